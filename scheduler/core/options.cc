@@ -1,0 +1,36 @@
+#include "scheduler/core/options.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace octavo {
+namespace {
+
+absl::Status OutOfRange(const char* field, uint64_t value, const char* rule) {
+  return absl::InvalidArgumentError(absl::StrCat(field, " is ", value, "; it must be ", rule));
+}
+
+}  // namespace
+
+absl::Status EngineOptions::Validate() const {
+  if (context_length < 2) return OutOfRange("context_length", context_length, "at least 2 tokens");
+  if (max_sequences < 1) return OutOfRange("max_sequences", max_sequences, "at least 1");
+  if (max_step_tokens < max_sequences) {
+    return OutOfRange("max_step_tokens", max_step_tokens,
+                      absl::StrCat("at least max_sequences (", max_sequences, ")").c_str());
+  }
+  if (max_steps_in_flight < 1 || max_steps_in_flight > 2) {
+    return OutOfRange("max_steps_in_flight", max_steps_in_flight, "1 or 2");
+  }
+  if (max_waiting_requests < 1) {
+    return OutOfRange("max_waiting_requests", max_waiting_requests, "at least 1");
+  }
+  if (max_waiting_tokens < 1) {
+    return OutOfRange("max_waiting_tokens", max_waiting_tokens, "at least 1");
+  }
+  if (max_consecutive_resyncs < 1) {
+    return OutOfRange("max_consecutive_resyncs", max_consecutive_resyncs, "at least 1");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace octavo
