@@ -367,7 +367,7 @@ TEST(GgufTest, FingerprintTellsHeadersSizesAndWeightsApart) {
   EXPECT_NE(original, fingerprint(bytes + std::string(1, '\0')));
   std::string tuned = bytes;
   const auto file = GgufFile::Parse(BytesOf(bytes));
-  const std::span<const uint8_t> weights = (*file)->FindTensor("blk.0.ffn_up.weight")->data;
+  const std::span<const uint8_t> weights = (*file)->FindTensor("token_embd.weight")->data;
   tuned[weights.data() - BytesOf(bytes).data() + weights.size() / 2] ^= 1;
   EXPECT_NE(original, fingerprint(tuned));
 }
