@@ -30,6 +30,8 @@ struct BpeScratch {
   };
   struct Candidate {
     uint64_t order = 0;  // rank << 32 | position: the smallest is merged next
+    TokenId left = 0;    // the pair it was made for; stale once the symbols are others
+    TokenId right = 0;
     TokenId merged = 0;
   };
   std::vector<Symbol> symbols;
@@ -43,6 +45,9 @@ class BpeMerges {
   // `vocabulary` parted by a space whose concatenation is a token too.
   static absl::StatusOr<BpeMerges> Create(const Vocabulary& vocabulary,
                                           const std::vector<std::string>& merges);
+
+  // Whether the bytes of `id` encode to it alone, so that a word with those bytes needs no merging.
+  bool IsWhole(TokenId id) const { return is_whole_[static_cast<size_t>(id)]; }
 
   // Appends the ids of `word`. Bytes without a token are dropped first. REQUIRES: word.size() <
   // 2^31.
@@ -60,8 +65,11 @@ class BpeMerges {
   // Pushes the merge of the symbol at `position` with its next neighbour, if there is one.
   void PushCandidate(int32_t position, BpeScratch& scratch) const;
 
+  void FindWholeTokens(const Vocabulary& vocabulary);
+
   std::array<TokenId, 256> byte_ids_;  // -1: no token for this byte
   absl::flat_hash_map<uint64_t, Merge> merges_;
+  std::vector<bool> is_whole_;  // by id
 };
 
 }  // namespace octavo

@@ -57,6 +57,7 @@ class StopStringMatcher {
     uint32_t stop_bytes = 0;           // its length
   };
 
+  void LinkStates();
   uint32_t Next(uint32_t state, unsigned char byte) const;
 
   ByteTrie trie_;

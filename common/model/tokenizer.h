@@ -50,7 +50,7 @@ class Tokenizer {
  public:
   // InvalidArgument, naming the entry, when the spec contradicts itself; Unimplemented, naming what
   // is supported, for another model or pre-tokeniser.
-  static absl::StatusOr<std::unique_ptr<Tokenizer>> Create(TokenizerSpec spec);
+  static absl::StatusOr<std::unique_ptr<Tokenizer>> Create(const TokenizerSpec& spec);
 
   // InvalidArgument with the byte offset if `text` is not UTF-8; ResourceExhausted if it is longer
   // than kMaxEncodeBytes.
@@ -89,8 +89,8 @@ class Tokenizer {
             std::unique_ptr<PreTokenizer> pre_tokenizer);
 
   // Appends the ids of `text`, which holds no special token.
-  absl::Status EncodeOrdinary(absl::string_view text, PreTokenizer::Scratch& match,
-                              BpeScratch& merge, std::vector<TokenId>& out) const;
+  absl::Status EncodeOrdinary(absl::string_view text, PreTokenizer::Scratch& match_scratch,
+                              BpeScratch& merge_scratch, std::vector<TokenId>& out) const;
 
   Vocabulary vocabulary_;
   SpecialTokens specials_;

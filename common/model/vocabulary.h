@@ -52,7 +52,10 @@ class Vocabulary {
   }
 
  private:
-  std::string bytes_;                                         // of all tokens, one after another
+  Vocabulary() = default;
+
+  // Of all tokens, one after another; a vector, whose bytes stay where they are when it moves.
+  std::vector<char> bytes_;
   std::vector<uint32_t> offsets_;                             // [size + 1] into bytes_
   std::vector<TokenType> types_;                              // [size]
   absl::flat_hash_map<absl::string_view, TokenId> text_ids_;  // views into bytes_
