@@ -19,7 +19,8 @@
 //     m'' = max(m, m'); a = exp(m - m''); b = exp(m' - m''); l = fma(l, a, l' * b); o[d] =
 //     fma(o[d], a, o'[d] * b)
 //   out[d] = o[d] * (1 / l).
-// A NaN or an infinity in q, K or V makes the rows that see it NaN and touches no others.
+// A NaN in q, K or V makes the rows that see it NaN; so does an infinity, unless it only lowers a
+// score to -inf. No other row is touched.
 //
 // Who computes what: PlanPagedAttention groups rows of one sequence at consecutive positions into
 // tiles of rows, so that a key or value is read and widened once for all of them and for all query

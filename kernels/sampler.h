@@ -46,6 +46,7 @@ namespace octavo::kernels {
 
 inline constexpr int64_t kSamplerTile = 1024;
 inline constexpr int32_t kMaxTopCount = 20;
+inline constexpr float kGreedyTemperature = 1e-5f;  // below it the choice is greedy
 
 struct TokenBias {
   int32_t token_id = 0;
@@ -66,7 +67,8 @@ enum class SamplerMode : uint8_t {
 
 // One row and how to choose from it.
 struct SamplerRow {
-  float* logits = nullptr;  // [vocab_size]; overwritten with z in kSample
+  float* logits =
+      nullptr;  // [vocab_size]; holds z for a while, and is what it was when the op returns
   SamplerMode mode = SamplerMode::kSample;
   int32_t scored_token = 0;  // kScore
   bool wants_logprobs = false;
@@ -87,6 +89,8 @@ struct SamplerRow {
   const int32_t* masked_tokens =
       nullptr;  // [masked_count] stop tokens while fewer than min_tokens are out
   int64_t masked_count = 0;
+  float* saved = nullptr;  // scratch [bias_count + history_count + masked_count], for the logits
+                           // that these lists change
 
   uint64_t seed = 0;
   uint64_t position = 0;  // absolute position of the token to be chosen
@@ -114,7 +118,8 @@ struct SamplerArgs {
   int64_t vocab_size = 0;  // >= 1
 };
 
-// Work items are rows. No scratch: sums keep one tile on the stack.
+// Work items are rows. Sums keep one tile on the stack, and the search for a cut at most 4,096
+// tokens.
 inline int64_t SamplerWorkCount(const SamplerArgs& args) { return args.row_count; }
 OpFunction<SamplerArgs> SamplerFor(Isa isa);
 
