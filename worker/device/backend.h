@@ -30,7 +30,7 @@
 #include "absl/status/statusor.h"
 #include "common/ids.h"
 #include "common/kv_layout.h"
-#include "common/step_result.h"
+#include "common/model/model_config.h"
 #include "common/tensor_type.h"
 #include "worker/device/step.h"
 
@@ -50,13 +50,6 @@ struct MatrixSource {
   uint32_t rows = 0;
   uint32_t columns = 0;
   std::span<const uint8_t> data;
-};
-
-// Rotation of heads: pair i at position p turns by p × frequencies[i].
-struct RopeSource {
-  bool interleaved = true;         // pairs (2i, 2i + 1), else (i, i + dimension_count / 2)
-  uint32_t dimension_count = 0;    // leading elements of a head that rotate
-  std::vector<float> frequencies;  // [dimension_count / 2]
 };
 
 // Heads side by side in one row: queries, then keys, then values.
@@ -98,7 +91,8 @@ class Backend {
   virtual VectorId LoadVector(std::span<const float> values) = 0;
   // Keeps reading `source.data`, which must outlive the backend.
   virtual absl::StatusOr<EmbeddingId> LoadEmbedding(const MatrixSource& source) = 0;
-  virtual RopeId LoadRope(const RopeSource& source) = 0;
+  // Rotations for positions 0 to max_position - 1.
+  virtual RopeId LoadRope(const RopeConfig& rope, uint32_t max_position) = 0;
 
   // Rows of `columns` fp32 values that ops write and elementwise ops read.
   virtual ActivationId CreateActivation(uint32_t columns, uint32_t max_rows) = 0;
@@ -122,11 +116,10 @@ class Backend {
 
   virtual std::unique_ptr<Step> CreateStep() = 0;
 
-  // --- Recording. Begin forgets what `step` recorded before; its inputs may be filled before or
-  // after, but not once it is submitted. `rows` is how many leading rows of the activations an op
-  // reads and writes. ---
+  // --- Recording. `rows` is how many leading rows of the activations an op reads and writes. ---
 
-  // REQUIRES: the step was awaited since it was last submitted.
+  // Forgets what `step` recorded before. step.inputs must be filled and stay as they are until the
+  // step was awaited. REQUIRES: the step was awaited since it was last submitted.
   virtual void Begin(Step& step) = 0;
 
   // Sequence slots take the states of inputs.slot_starts; pages are copied as inputs.groups say

@@ -10,38 +10,26 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "kernels/isa.h"
 #include "worker/device/backend.h"
 #include "worker/device/communicator.h"
 
 namespace octavo {
 
-// Instruction sets to choose kernels from. The same bits in all of them.
-enum class CpuIsa : uint8_t { kAuto, kScalar, kAvx2 };
-
-// "auto", "scalar", "avx2". InvalidArgument naming the choices.
-absl::StatusOr<CpuIsa> ParseCpuIsa(absl::string_view name);
+constexpr uint32_t kMaxCpuThreads = 256;
 
 struct CpuBackendOptions {
-  uint32_t threads = 0;  // 0: the cores this process may use (AvailableCores)
-  CpuIsa isa = CpuIsa::kAuto;
+  uint32_t threads = 0;  // 0: AvailableCores()
+  kernels::Isa isa = kernels::DetectIsa();
   std::unique_ptr<Communicator> communicator;  // null: the only rank
 };
 
-// Cores this process may use: its affinity mask, cut to the container's CPU quota (rounded up), at
-// least 1.
-uint32_t AvailableCores();
+// "auto" (the best there is), "scalar", "avx2". InvalidArgument naming the choices;
+// FailedPrecondition where this machine lacks it.
+absl::StatusOr<kernels::Isa> ParseIsa(absl::string_view name);
 
-// Memory of the machine, cut to the container's limit: all of it, and what this process can still
-// take.
-struct MachineMemory {
-  uint64_t total_bytes = 0;
-  uint64_t available_bytes = 0;
-};
-MachineMemory ReadMachineMemory();
-
-// FailedPrecondition where the machine lacks the instruction set asked for; InvalidArgument where
-// threads exceed kMaxCpuThreads.
-constexpr uint32_t kMaxCpuThreads = 256;
+// InvalidArgument where threads exceed kMaxCpuThreads, FailedPrecondition where the machine lacks
+// the instruction set.
 absl::StatusOr<std::unique_ptr<Backend>> CreateCpuBackend(CpuBackendOptions options);
 
 }  // namespace octavo

@@ -13,6 +13,7 @@
 #include "common/ids.h"
 #include "common/sampling_params.h"
 #include "common/step_result.h"
+#include "kernels/copy_blocks.h"
 
 namespace octavo {
 
@@ -47,21 +48,11 @@ struct SlotStart {
   friend bool operator==(const SlotStart&, const SlotStart&) = default;
 };
 
-struct PageCopy {
-  uint32_t source = 0;
-  uint32_t destination = 0;
-  uint32_t token_count = 0;  // leading slots that are copied
-
-  friend bool operator==(const PageCopy&, const PageCopy&) = default;
-};
-
 // Block tables of one layer group, sequence after sequence in the order of StepInputs::sequences.
 struct GroupInputs {
-  std::vector<uint32_t> table_begins;  // [sequence_count + 1], offsets into blocks
-  std::vector<uint32_t> blocks;
-  std::vector<uint32_t>
-      token_slots;  // [token_count], block × block_size + offset: where a token's K and V go
-  std::vector<PageCopy> copies;
+  std::vector<uint32_t> block_tables;  // block ids
+  std::vector<int64_t> table_offsets;  // [sequence_count], where each table begins in block_tables
+  std::vector<kernels::SlotCopy> copies;  // applied before anything is written
 
   friend bool operator==(const GroupInputs&, const GroupInputs&) = default;
 };
@@ -81,15 +72,19 @@ struct LogitsRow {
 };
 
 struct StepInputs {
-  std::vector<TokenId> token_ids;   // [token_count]; those named in fed_tokens are not read
-  std::vector<uint32_t> positions;  // [token_count], absolute
+  std::vector<TokenId> token_ids;        // [token_count]; those named in fed_tokens are not read
+  std::vector<int32_t> positions;        // [token_count], absolute
+  std::vector<int32_t> token_sequences;  // [token_count], index into sequences
+  std::vector<SequenceRows>
+      sequences;  // tokens of a sequence are consecutive, at consecutive positions
   std::vector<FedToken> fed_tokens;
-  std::vector<SequenceRows> sequences;
   std::vector<SlotStart> slot_starts;
   std::vector<GroupInputs> groups;  // [layer_group_count]
   std::vector<LogitsRow> logits_rows;
 
   uint32_t token_count() const { return static_cast<uint32_t>(token_ids.size()); }
+  // Empties every list and keeps its memory; `groups` keeps its size.
+  void Clear();
   friend bool operator==(const StepInputs&, const StepInputs&) = default;
 };
 

@@ -8,7 +8,8 @@
 // Thread rule: Submit and Execute by one thread at a time; `done` runs on the executor's own
 // thread, or inside Submit where the answer is known at once. GetState by any thread. Invariants:
 // (1) A plan is applied once: a step number that was applied is answered from the stored result
-// (the last kStoredResults are kept). (2) A refused plan changes nothing. (3) Results come in the
+// (the last kStoredResults of sequence_tables.h
+//     are kept). (2) A refused plan changes nothing. (3) Results come in the
 // order of steps; every `done` is called exactly once, also when the executor is destroyed.
 
 #include <cstdint>
@@ -28,7 +29,7 @@ namespace octavo {
 class Model;  // worker/model/model.h
 
 constexpr uint32_t kStepsInFlight = 2;
-constexpr uint32_t kStoredResults = 4;
+constexpr uint32_t kMaxSequences = 1 << 16;
 
 struct ExecutorOptions {
   ReplicaId replica_id;

@@ -31,7 +31,7 @@ class Decoder {
   void Record(Step& step, KvPoolId pool) const;
 
  private:
-  void RecordLayer(Step& step, KvPoolId pool, uint32_t layer, uint32_t rows) const;
+  void RecordLayer(Step& step, KvPoolId pool, LayerGroup group, uint32_t layer) const;
   void RecordLogits(Step& step) const;
 
   Backend& backend_;

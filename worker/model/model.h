@@ -16,8 +16,15 @@
 
 namespace octavo {
 
+// What the kernels serve (kernels/kv_pages.h, kernels/rope.h).
+constexpr uint32_t kHeadDimUnit = 16;
+constexpr uint32_t kMaxServedHeadDim = 256;
+constexpr uint32_t kMaxServedContext = 1 << 20;
+
+constexpr uint32_t kMaxTokensPerStep = 1 << 16;
+
 struct ModelLimits {
-  uint32_t max_tokens_per_step = 2048;  // rows of the activations
+  uint32_t max_tokens_per_step = 2048;  // rows of the activations, 1 to kMaxTokensPerStep
 };
 
 class Model {

@@ -35,10 +35,6 @@ struct DecoderWeights {
 // one fixed tree).
 uint32_t RowParallelSlices(uint32_t kv_head_count);
 
-// Frequencies of the rotation, [dimension_count / 2]: base^(-2i / n) / (linear_factor ×
-// frequency_factor_i), in double, rounded once.
-RopeSource MakeRopeSource(const RopeConfig& rope);
-
 // Loads every tensor of `file`, matrix after matrix, giving mapped pages back once they are
 // repacked. Errors name the tensor.
 absl::StatusOr<DecoderWeights> LoadWeights(const GgufFile& file, const ModelConfig& config,

@@ -1,0 +1,374 @@
+#include "worker/exec/sequence_tables.h"
+
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/worker/exec/plan_source.h"
+#include "worker/exec/executor.h"
+
+namespace octavo {
+namespace {
+
+using Order = SequenceTables::Order;
+
+constexpr TableLimits kLimits{.layer_group_count = 1,
+                              .num_blocks = 48,
+                              .block_size = 4,
+                              .vocab_size = 100,
+                              .max_positions = 64,
+                              .max_sequences = 12,
+                              .max_tokens_per_step = 32};
+constexpr Epoch kEpoch(3);
+
+SequenceTables MakeTables() { return SequenceTables(ReplicaId(0), kEpoch, kLimits); }
+
+// What the executor does with a plan.
+absl::StatusOr<Order> Offer(SequenceTables& tables, const StepPlan& plan) {
+  absl::StatusOr<Order> order = tables.CheckOrder(plan);
+  if (!order.ok() || *order == Order::kRepeated) return order;
+  if (absl::Status status = tables.Check(plan); !status.ok()) return status;
+  tables.Apply(plan);
+  return order;
+}
+
+void ExpectMirrors(const SequenceTables& tables, const PlanSource& source) {
+  tables.CheckInvariants();
+  ASSERT_EQ(tables.digests(), std::vector<uint64_t>{source.Digest()});
+  ASSERT_EQ(tables.sequence_count(), source.sequences().size());
+  for (const auto& [id, sequence] : source.sequences()) {
+    ASSERT_NE(tables.Find(id), nullptr);
+    ASSERT_EQ(tables.Find(id)->tables[0], sequence.table) << "sequence " << id;
+  }
+}
+
+void ExpectRefused(SequenceTables& tables, const StepPlan& plan, absl::StatusCode code,
+                   const std::string& what) {
+  const SequenceTables before = tables;
+  const absl::StatusOr<Order> order = Offer(tables, plan);
+  ASSERT_FALSE(order.ok()) << what;
+  EXPECT_EQ(order.status().code(), code) << what << ": " << order.status();
+  EXPECT_TRUE(tables == before) << what << " changed something";
+}
+
+TEST(SequenceTablesTest, MirrorEqualsTheSchedulersTablesAfterEveryPlan) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    PlanSource source(seed, kLimits, kEpoch);
+    SequenceTables tables = MakeTables();
+    for (int i = 0; i < 200; ++i) {
+      const StepPlan plan = source.Next();
+      const absl::StatusOr<Order> order = Offer(tables, plan);
+      ASSERT_TRUE(order.ok()) << "seed " << seed << ", plan " << i << ": " << order.status();
+      EXPECT_EQ(*order, Order::kNext);
+      ExpectMirrors(tables, source);
+    }
+  }
+}
+
+// A channel that duplicates, loses, reorders and corrupts. Whatever it does, a plan is applied once
+// and in order, or refused without a trace.
+TEST(SequenceTablesTest, ABadChannelNeverMovesTheMirror) {
+  int repeated = 0, refused = 0;
+  for (uint64_t seed = 1; seed <= 30; ++seed) {
+    PlanSource source(seed, kLimits, kEpoch);
+    SequenceTables tables = MakeTables();
+    std::vector<StepPlan> applied;
+    for (int i = 0; i < 150; ++i) {
+      const StepPlan plan = source.Next();
+      for (uint32_t trouble = source.Below(9); trouble != 0; trouble = source.Below(9)) {
+        StepPlan bad = plan;
+        switch (trouble) {
+          case 1:  // an old plan comes again
+            if (!applied.empty()) {
+              const size_t back =
+                  source.Below(static_cast<uint32_t>(std::min<size_t>(applied.size(), 8)));
+              const StepPlan& old = applied[applied.size() - 1 - back];
+              if (back < kStoredResults) {
+                const SequenceTables before = tables;
+                const absl::StatusOr<Order> order = Offer(tables, old);
+                ASSERT_TRUE(order.ok()) << order.status();
+                EXPECT_EQ(*order, Order::kRepeated);
+                EXPECT_TRUE(tables == before);
+                ++repeated;
+                continue;
+              }
+              bad = old;
+              break;
+            }
+            continue;
+          case 2:  // this plan was lost, a later one comes
+            bad.step = StepNumber(plan.step.value() + 1 + source.Below(3));
+            break;
+          case 3:
+            bad.epoch = Epoch(kEpoch.value() - 1);
+            break;
+          case 4:
+            bad.epoch = Epoch(kEpoch.value() + 1);
+            break;
+          case 5:
+            bad.layer_groups[0].digest ^= uint64_t{1} << source.Below(64);
+            break;
+          case 6:  // one block id differs
+            // (an entry change can name the right block again)
+            if (bad.layer_groups[0].new_blocks.empty() ||
+                !bad.layer_groups[0].entry_changes.empty()) {
+              continue;
+            }
+            {
+              std::vector<BlockId>& blocks = bad.layer_groups[0].new_blocks;
+              BlockId& block = blocks[source.Below(static_cast<uint32_t>(blocks.size()))];
+              const BlockId other((block.value() + 1) % kLimits.num_blocks);
+              if (std::count(blocks.begin(), blocks.end(), other) != 0) continue;
+              block = other;
+            }
+            break;
+          case 7:  // a release went missing
+            if (bad.releases.empty() || !bad.starts.empty()) continue;
+            bad.releases.pop_back();
+            break;
+          case 8:  // an entry change went missing
+            if (bad.layer_groups[0].entry_changes.empty()) continue;
+            bad.layer_groups[0].entry_changes.pop_back();
+            break;
+        }
+        const SequenceTables before = tables;
+        const absl::StatusOr<Order> order = Offer(tables, bad);
+        ASSERT_FALSE(order.ok()) << "seed " << seed << ", plan " << i << ", trouble " << trouble;
+        // A wrong block can also be one that another row writes, which is malformed.
+        if (trouble != 6 && trouble != 8) {
+          EXPECT_EQ(order.status().code(), absl::StatusCode::kFailedPrecondition) << order.status();
+        }
+        EXPECT_TRUE(tables == before);
+        ++refused;
+      }
+      ASSERT_TRUE(Offer(tables, plan).ok());
+      applied.push_back(plan);
+      ExpectMirrors(tables, source);
+    }
+  }
+  EXPECT_GT(repeated, 500);
+  EXPECT_GT(refused, 5000);
+}
+
+TEST(SequenceTablesTest, AResyncAfterLostPlansRestoresTheMirror) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    PlanSource source(seed, kLimits, kEpoch);
+    SequenceTables tables = MakeTables();
+    for (int round = 0; round < 20; ++round) {
+      for (uint32_t i = source.Below(6); i > 0; --i) ASSERT_TRUE(Offer(tables, source.Next()).ok());
+      for (uint32_t i = 1 + source.Below(3); i > 0; --i) source.Next();  // lost
+      ExpectRefused(tables, source.Next(), absl::StatusCode::kFailedPrecondition,
+                    "a plan after a gap");
+      const absl::StatusOr<Order> order = Offer(tables, source.Resync());
+      ASSERT_TRUE(order.ok()) << order.status();
+      ExpectMirrors(tables, source);
+    }
+  }
+}
+
+TEST(SequenceTablesTest, AHigherEpochIsEnteredOnlyWithAReset) {
+  PlanSource old_source(1, kLimits, kEpoch);
+  SequenceTables tables = MakeTables();
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(Offer(tables, old_source.Next()).ok());
+  PlanSource source(2, kLimits, Epoch(kEpoch.value() + 2));
+  StepPlan first = source.Next();
+  ExpectRefused(tables, first, absl::StatusCode::kFailedPrecondition, "an epoch not entered");
+  first.resets_state = true;
+  ASSERT_TRUE(Offer(tables, first).ok());
+  ExpectMirrors(tables, source);
+  EXPECT_EQ(tables.epoch(), Epoch(kEpoch.value() + 2));
+  ExpectRefused(tables, old_source.Next(), absl::StatusCode::kFailedPrecondition,
+                "a plan of the old epoch");
+  EXPECT_EQ(*Offer(tables, first), Order::kRepeated);
+  ASSERT_TRUE(Offer(tables, source.Next()).ok());
+}
+
+TEST(SequenceTablesTest, ADigestRefusalCarriesBothValues) {
+  PlanSource source(1, kLimits, kEpoch);
+  SequenceTables tables = MakeTables();
+  StepPlan plan = source.Next();
+  const uint64_t right = plan.layer_groups[0].digest;
+  plan.layer_groups[0].digest = 0x1234;
+  const absl::Status status = Offer(tables, plan).status();
+  EXPECT_EQ(*status.GetPayload(kPlanDigestPayload), "0x0000000000001234");
+  EXPECT_EQ(*status.GetPayload(kWorkerDigestPayload),
+            absl::StrCat("0x", absl::Hex(right, absl::kZeroPad16)));
+}
+
+// Two sequences, 7 (10 tokens computed, the 11th sampled) and 8 (2 tokens computed), and a plan
+// that goes on with both.
+class MalformedPlanTest : public testing::Test {
+ protected:
+  MalformedPlanTest() {
+    StepPlan first{.epoch = kEpoch, .step = StepNumber(1)};
+    first.starts = {{.sequence_id = SequenceId(7), .prompt_token_count = 10},
+                    {.sequence_id = SequenceId(8), .prompt_token_count = 4}};
+    first.rows = {{.sequence_id = SequenceId(7), .token_count = 10, .samples = true},
+                  {.sequence_id = SequenceId(8), .token_count = 2}};
+    first.token_ids.assign(12, 5);
+    first.layer_groups = {{.new_block_counts = {3, 1}, .new_blocks = Blocks({0, 1, 2, 3})}};
+    first.layer_groups[0].digest = DigestOf({{7, {0, 1, 2}}, {8, {3}}});
+    CHECK_OK(Offer(tables_, first).status());
+
+    plan_ = {.epoch = kEpoch, .step = StepNumber(2)};
+    plan_.starts = {{.sequence_id = SequenceId(9), .prompt_token_count = 1, .history = {1, 2, 3}}};
+    plan_.rows = {{.sequence_id = SequenceId(7),
+                   .first_position = 10,
+                   .token_count = 1,
+                   .feeds_sampled = true},
+                  {.sequence_id = SequenceId(8), .first_position = 2, .token_count = 4},
+                  {.sequence_id = SequenceId(9), .first_position = 0, .token_count = 1}};
+    plan_.token_ids.assign(5, 5);
+    plan_.layer_groups = {{.new_block_counts = {0, 1, 1},
+                           .new_blocks = Blocks({4, 5}),
+                           .entry_changes = {{SequenceId(7), 2, BlockId(6)}},
+                           .copies = {{BlockId(2), BlockId(6), 2}}}};
+    plan_.layer_groups[0].digest = DigestOf({{7, {0, 1, 6}}, {8, {3, 4}}, {9, {5}}});
+  }
+
+  static void CHECK_OK(const absl::Status& status) { ASSERT_TRUE(status.ok()) << status; }
+  static std::vector<BlockId> Blocks(std::vector<uint32_t> ids) {
+    std::vector<BlockId> blocks;
+    for (uint32_t id : ids) blocks.push_back(BlockId(id));
+    return blocks;
+  }
+  static uint64_t DigestOf(std::map<uint64_t, std::vector<uint32_t>> tables) {
+    uint64_t digest = 0;
+    for (const auto& [id, table] : tables) {
+      for (uint32_t i = 0; i < table.size(); ++i)
+        digest += EntryDigest(SequenceId(id), i, BlockId(table[i]));
+    }
+    return digest;
+  }
+
+  SequenceTables tables_ = MakeTables();
+  StepPlan plan_;
+};
+
+TEST_F(MalformedPlanTest, ThePlanItselfIsFine) { EXPECT_TRUE(Offer(tables_, plan_).ok()); }
+
+TEST_F(MalformedPlanTest, EveryFaultIsNamedAndNothingChanges) {
+  struct Fault {
+    std::string message;
+    std::function<void(StepPlan&)> plant;
+  };
+  const TokenId too_large = 100;
+  const std::vector<Fault> faults = {
+      {"for replica 5", [](StepPlan& p) { p.replica_id = ReplicaId(5); }},
+      {"step is 0", [](StepPlan& p) { p.step = StepNumber(0); }},
+      {"releases names sequence 99", [](StepPlan& p) { p.releases = {SequenceId(99)}; }},
+      {"releases names sequence 7 twice",
+       [](StepPlan& p) { p.releases = {SequenceId(7), SequenceId(7)}; }},
+      {"starts names sequence 8, which the worker holds",
+       [](StepPlan& p) { p.starts.push_back({.sequence_id = SequenceId(8)}); }},
+      {"starts names sequence 9 twice", [](StepPlan& p) { p.starts.push_back(p.starts[0]); }},
+      {"13 sequences; the worker holds at most 12",
+       [](StepPlan& p) {
+         for (uint64_t id = 20; id < 30; ++id) p.starts.push_back({.sequence_id = SequenceId(id)});
+       }},
+      {"history of sequence 9 holds token 100",
+       [&](StepPlan& p) { p.starts[0].history[1] = too_large; }},
+      {"stop_token_ids of sequence 9 holds token -1",
+       [](StepPlan& p) { p.starts[0].sampling.stop_token_ids = {-1}; }},
+      {"logit_bias of sequence 9 holds token 100",
+       [&](StepPlan& p) { p.starts[0].sampling.logit_bias = {{too_large, 1.f}}; }},
+      {"logit_bias of token 3 is not a number",
+       [](StepPlan& p) {
+         p.starts[0].sampling.logit_bias = {{3, std::numeric_limits<float>::quiet_NaN()}};
+       }},
+      {"logprobs of sequence 9 is 21", [](StepPlan& p) { p.starts[0].sampling.logprobs = 21; }},
+      {"temperature -1", [](StepPlan& p) { p.starts[0].sampling.temperature = -1; }},
+      {"top_p 0", [](StepPlan& p) { p.starts[0].sampling.top_p = 0; }},
+      {"min_p 2", [](StepPlan& p) { p.starts[0].sampling.min_p = 2; }},
+      {"repetition_penalty 0", [](StepPlan& p) { p.starts[0].sampling.repetition_penalty = 0; }},
+      {"rows names sequence 8 twice", [](StepPlan& p) { p.rows[0] = p.rows[1]; }},
+      {"names sequence 99, which was not started",
+       [](StepPlan& p) { p.rows[2].sequence_id = SequenceId(99); }},
+      {"names sequence 8, which was not started",
+       [](StepPlan& p) { p.releases = {SequenceId(8)}; }},
+      {"names sequence 7, which was not started", [](StepPlan& p) { p.resets_state = true; }},
+      {"token_count of sequence 8 is 0", [](StepPlan& p) { p.rows[1].token_count = 0; }},
+      {"ends at position 66; the model ends at 64",
+       [](StepPlan& p) { p.rows[1].token_count = 64; }},
+      {"ends at position 4294967297", [](StepPlan& p) { p.rows[1].token_count = UINT32_MAX; }},
+      {"first_position of sequence 8 is 3; only tokens before 2",
+       [](StepPlan& p) { p.rows[1].first_position = 3; }},
+      {"feeds the token sampled for position 5",
+       [](StepPlan& p) { p.rows[1].feeds_sampled = true; }},
+      {"feeds the token sampled for position 9", [](StepPlan& p) { p.rows[0].first_position = 9; }},
+      {"feeds the token sampled for position 0",
+       [](StepPlan& p) { p.rows[2].feeds_sampled = true; }},
+      {"started without history", [](StepPlan& p) { p.rows[1].scores = true; }},
+      {"computes 37 tokens; a step computes at most 32",
+       [](StepPlan& p) { p.rows[1].token_count = 35; }},
+      {"token_ids holds 4 tokens; the rows ask for 5", [](StepPlan& p) { p.token_ids.pop_back(); }},
+      {"token_ids holds 6 tokens", [](StepPlan& p) { p.token_ids.push_back(1); }},
+      {"token_ids holds 100", [&](StepPlan& p) { p.token_ids[3] = too_large; }},
+      {"token_ids holds -3", [](StepPlan& p) { p.token_ids[3] = -3; }},
+      {"layer_groups holds 0 entries", [](StepPlan& p) { p.layer_groups.clear(); }},
+      {"layer_groups holds 2 entries",
+       [](StepPlan& p) { p.layer_groups.push_back(p.layer_groups[0]); }},
+      {"is layer group 1", [](StepPlan& p) { p.layer_groups[0].layer_group = LayerGroup(1); }},
+      {"new_block_counts holds 2 entries for 3 rows",
+       [](StepPlan& p) { p.layer_groups[0].new_block_counts.pop_back(); }},
+      {"new_blocks holds 1 blocks", [](StepPlan& p) { p.layer_groups[0].new_blocks.pop_back(); }},
+      {"new_block_counts add up to 4294967297",
+       [](StepPlan& p) { p.layer_groups[0].new_block_counts[0] = UINT32_MAX; }},
+      {"new_blocks names block 48; the pool has 48",
+       [](StepPlan& p) { p.layer_groups[0].new_blocks[0] = BlockId(48); }},
+      {"entry_changes names block 48",
+       [](StepPlan& p) { p.layer_groups[0].entry_changes[0].block = BlockId(48); }},
+      {"entry_changes names entry 3 of sequence 7",
+       [](StepPlan& p) { p.layer_groups[0].entry_changes[0].index = 3; }},
+      {"names sequence 99, which was not started",
+       [](StepPlan& p) { p.layer_groups[0].entry_changes[0].sequence_id = SequenceId(99); }},
+      {"entry_changes names entry 2 of sequence 7 twice",
+       [](StepPlan& p) {
+         p.layer_groups[0].entry_changes.push_back({SequenceId(7), 2, BlockId(9)});
+       }},
+      {"the row of sequence 8 reaches block 1 of its table, which has 1",
+       [](StepPlan& p) {
+         p.layer_groups[0].new_block_counts = {0, 0, 1};
+         p.layer_groups[0].new_blocks = {BlockId(5)};
+       }},
+      {"block 4 is written by sequence 8 and by sequence 9",
+       [](StepPlan& p) { p.layer_groups[0].new_blocks[1] = BlockId(4); }},
+      {"copies names block 48",
+       [](StepPlan& p) { p.layer_groups[0].copies[0].source = BlockId(48); }},
+      {"copies names block 50",
+       [](StepPlan& p) { p.layer_groups[0].copies[0].destination = BlockId(50); }},
+      {"copies moves 0 tokens", [](StepPlan& p) { p.layer_groups[0].copies[0].token_count = 0; }},
+      {"copies moves 5 tokens; it must be 1 to 4",
+       [](StepPlan& p) { p.layer_groups[0].copies[0].token_count = 5; }},
+      {"copies copies block 6 to itself",
+       [](StepPlan& p) { p.layer_groups[0].copies[0].source = BlockId(6); }},
+      {"copies writes block 6 twice",
+       [](StepPlan& p) { p.layer_groups[0].copies.push_back({BlockId(1), BlockId(6), 1}); }},
+  };
+  for (const Fault& fault : faults) {
+    StepPlan plan = plan_;
+    fault.plant(plan);
+    const SequenceTables before = tables_;
+    const absl::Status status = Offer(tables_, plan).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << fault.message << ": " << status;
+    EXPECT_THAT(std::string(status.message()), testing::HasSubstr(fault.message));
+    EXPECT_TRUE(tables_ == before) << fault.message;
+  }
+  EXPECT_TRUE(Offer(tables_, plan_).ok());
+}
+
+TEST(SequenceTablesTest, SlotsAreReusedAndNeverShared) {
+  PlanSource source(5, kLimits, kEpoch);
+  SequenceTables tables = MakeTables();
+  for (int i = 0; i < 500; ++i) {
+    ASSERT_TRUE(Offer(tables, source.Next()).ok());
+    tables.CheckInvariants();
+  }
+}
+
+}  // namespace
+}  // namespace octavo
