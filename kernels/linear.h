@@ -3,28 +3,39 @@
 // Y = X * W^T: the matrix products of the model, for weights of every stored type, in one order of
 // additions whatever the batch, the tile, the thread and the instruction set.
 //
-// Arithmetic of one output y[r][n] over a slice of K, from acc = +0 (x: quantised values of row r,
-// s and t: scale and sum of the group; all operations IEEE fp32 with DAZ and FTZ, fma fused):
-//   Q4_0, Q5_0, Q8_0   for each group of 32:  acc = fma(float(sum of q * x), d * s, acc)
-//   Q4_1, Q5_1         for each group of 32:  the same, then acc = fma(m, t, acc)
-//   Q4_K, Q5_K         as Q4_1 with d = d_super * scale and m = -(dmin_super * min), both products
-//   exact Q6_K               for each group of 32:  acc = fma(float(s0 * c0) + float(s1 * c1),
-//   d_super * s, acc), s0 and s1 the sums of the
-//                      two halves of 16, c0 and c1 their int8 scales
-//   BF16               for each group of 32:  e = fma chain over even k from +0, o = over odd k,
-//   acc = acc + (e + o) F16, F32           for each k:            acc = fma(w, x, acc)
-// The sums are exact in int32. |q| * 32767 * 32 is at most 15,728,160 (4 bits), 32,504,864 (Q5_1,
-// Q5_K), 16,776,704 (Q5_0, |q| <= 16) and 134,213,632 (Q8_0, |q| <= 128); Q6_K: 32 * 32767 * 16 *
-// 128 = 2,147,418,112 < 2^31 = 2,147,483,648.
+// Arithmetic of one output y[r][n] over a slice of K, from acc = +0. q: the code with its offset
+// taken off, x: the quantised values of row r, s and t: scale and sum of the row's group. All
+// operations are IEEE fp32, to nearest even, with DAZ and FTZ; fma is fused, nothing else is.
+//
+//   Q4_0, Q5_0, Q8_0   per group of 32:  acc = fma(float(sum of q * x), d * s, acc)
+//
+//   Q4_1, Q5_1         per group of 32:  the same, then acc = fma(m, t, acc)
+//
+//   Q4_K, Q5_K         as Q4_1, with d = d_super * scale and m = -(dmin_super * min), both exact
+//
+//   Q6_K               per group of 32:  p = float(h0 * c0) + float(h1 * c1), h0 and h1 the sums of
+//                                        its halves of 16, c0 and c1 their int8 scales;
+//                                        acc = fma(p, d_super * s, acc)
+//
+//   BF16               per group of 32:  e = fma chain over even k from +0, o = over odd k,
+//                                        acc = acc + (e + o), which is what TDPBF16PS computes
+//
+//   F16, F32           per k:            acc = fma(w, x, acc)
+//
+// The sums are exact in int32. |q| * 32767 * 32 is at most 8,388,352 (Q4_0), 15,728,160 (Q4_1,
+// Q4_K), 16,776,704 (Q5_0), 32,504,864 (Q5_1, Q5_K) and 134,213,632 (Q8_0, |q| <= 128); Q6_K: 32 *
+// 32767 * 16 * 128 = 2,147,418,112 < 2^31 = 2,147,483,648.
 //
 // Slices: K is cut into `slice_count` equal parts, each summed as above, and the parts are added as
-// a binary tree: neighbours first,
-// ((y0 + y1) + (y2 + y3)) + ... So a tensor-parallel group of any size that divides the count, each
-// rank summing its own slices, reaches the same bits.
+// a binary tree, neighbours first: ((y0 + y1) + (y2 + y3)) + ((y4 + y5) + (y6 + y7)). A
+// tensor-parallel group of any size that divides the count reaches the same bits: each rank
+// computes its own subtree (slice_count / size slices over its columns), and the sum over ranks is
+// the rest of the tree.
 //
 // Non-finite values: a NaN scale (kernels/quantize_rows.h), a NaN or an infinity in a BF16 or fp32
 // row, or a non-finite weight scale makes the outputs it enters NaN or infinite and touches no
-// other row.
+// other row. A NaN is equal to a NaN between instruction sets; its sign and payload are not
+// promised.
 
 #include <cstdint>
 

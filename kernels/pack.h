@@ -4,33 +4,37 @@
 // output columns and the memory is read front to back. One layout for every instruction set.
 //
 // A matrix of `rows` outputs by `columns` inputs is cut into panels of 16 outputs; the last is
-// padded with zeros. A panel is the sequence of its K groups (32 inputs) in K order. Below, o is
-// the output within the panel (0..15), k the input within the group (0..31), t = k / 2 the pair, p
-// = k % 2 the place in it, h = o / 8 the half of the panel, and lane = 2 * (o % 8) + p one of the
-// 16 16-bit lanes of a 32-byte vector.
+// padded with zeros. A panel is the sequence of its units (32 inputs, or a superblock of 256) in K
+// order. Below, o is the output within the panel (0..15), k the input within its group of 32, t = k
+// / 2 the pair, p = k % 2 the place in it, h = o / 8 the half of the panel, and lane = 2 * (o % 8)
+// + p one of the 16 16-bit lanes of a 32-byte vector.
 //
-//   Q4_0   d[16] f16, nibbles[256]                            288 B a group
-//   Q4_1   d[16] f16, m[16] f16, nibbles[256]                 320
-//   Q5_0   d[16] f16, bits[64], nibbles[256]                  352
-//   Q5_1   d[16] f16, m[16] f16, bits[64], nibbles[256]       384
-//   Q8_0   d[16] f16, int8 [t][o][p]                          544
-//   Q4_K   d[16] f16, dmin[16] f16, then 8 groups of          64 + 8 * 288 a superblock (256
-//   inputs)
+//   type   one unit                                                       bytes
+//   Q4_0   d[16] f16, nibbles[256]                                        288
+//   Q4_1   d[16] f16, m[16] f16, nibbles[256]                             320
+//   Q5_0   d[16] f16, bits[64], nibbles[256]                              352
+//   Q5_1   d[16] f16, m[16] f16, bits[64], nibbles[256]                   384
+//   Q8_0   d[16] f16, int8 [t][o][p]                                      544
+//   Q4_K   d[16] f16, dmin[16] f16, then per group                        64 + 8 * 288
 //              scale[16] u8, min[16] u8, nibbles[256]
-//   Q5_K   the same with bits[64] before the nibbles          64 + 8 * 352
-//   Q6_K   d[16] f16, then 8 groups of                        32 + 8 * 416
-//              scale[2][16] i8 (k < 16, k >= 16), pairs[128], nibbles[256]
-//   BF16   [k / 2][o][p] bf16                                 1,024 a group
-//   F16    [k][o] f16                                         1,024
-//   F32    [k][o] f32                                         2,048
+//   Q5_K   d[16] f16, dmin[16] f16, then per group                        64 + 8 * 352
+//              scale[16] u8, min[16] u8, bits[64], nibbles[256]
+//   Q6_K   d[16] f16, then per group                                      32 + 8 * 416
+//              scale[k / 16][16] i8, pairs[128], nibbles[256]
+//   BF16   [t][o][p] bf16                                                 1,024
+//   F16    [k][o] f16                                                     1,024
+//   F32    [k][o] f32                                                     2,048
 //
-//   nibbles  [b = 0..3][h][lane] u16: bits 4s..4s+3 hold the low four bits of k = 8b + 2s + p. Q4_0
-//   stores q - 8 as four bits of two's
-//            complement; the others store the file's bits.
-//   bits     [h][lane] u16: bit t holds the fifth bit of k = 2t + p; inverted in Q5_0, where it
-//   then means "minus 16". pairs    [c = 0..1][h][lane] u16: bits 2f..2f+1 hold the upper two bits
-//   of k = 2(8c + f) + p, with the upper one inverted (two's
-//            complement of q - 32).
+// The planes of codes:
+//
+//   nibbles  [b = 0..3][h][lane] u16: bits 4s..4s+3 are the low four bits of the code of
+//            k = 8b + 2s + p; Q4_0 stores q - 8 in two's complement, the others the file's bits
+//
+//   bits     [h][lane] u16: bit t is the fifth bit of the code of k = 2t + p; inverted in Q5_0,
+//            where a set bit then means "minus 16"
+//
+//   pairs    [c = 0..1][h][lane] u16: bits 2f..2f+1 are the upper two of k = 2(8c + f) + p, the
+//            higher one inverted, so that all six are the two's complement of q - 32
 
 #include <cstddef>
 #include <cstdint>

@@ -1,20 +1,22 @@
 #pragma once
 
-// Activations on their way into a matrix product: fp32 rows to the format the weights' type asks
-// for.
+// Activations on their way into a matrix product: fp32 rows to the format the weights' type takes.
 //
-// kInt16, in groups of 32 along the row:
-//   amax  = the largest |x| of the group
-//   scale = amax / 32767                         sums  = (sum of the group's 32 values, exact in
-//   int32) * scale value = x * (32767 / amax), rounded to nearest even, in [-32767, 32767] A group
-//   with amax < 2^-96 is zero: scale, sums and values are 0, so that no step meets a subnormal. A
-//   group that holds a NaN or an infinity has values 0 and scale = sums = NaN: every output of its
-//   row becomes NaN, which the sampler refuses; nothing else in the batch is touched.
-// kBf16: each value rounded to nearest even; NaN and infinities stay what they are.
+// kInt16, in groups of 32 along the row, amax being the largest |x| of the group:
+//
+//   scale = amax / 32767
+//   value = x * (32767 / amax), rounded to nearest even; it lies in [-32767, 32767]
+//   sum   = float(sum of the 32 values, exact in int32) * scale
+//
+//   A group with amax < 2^-96 is zero (scale, values, sum), so that no step meets a subnormal.
+//   A group that holds a NaN or an infinity has values 0 and scale = sum = NaN: every output of
+//   its row becomes NaN, which the sampler refuses; nothing else in the batch is touched.
+//
+// kBf16: each value rounded to nearest even; infinities stay, NaNs stay NaN.
+//
 // kF32: the row as it is.
 //
-// `scale`, `32767 / amax`, `x * inverse` and `sums` are single IEEE operations, so the bits are the
-// same for every instruction set.
+// Every step is a single IEEE operation, so the bits are the same for every instruction set.
 
 #include <cstddef>
 #include <cstdint>

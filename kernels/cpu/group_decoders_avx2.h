@@ -40,7 +40,7 @@ OCTAVO_INLINE __m256 LoadU8x8(const uint8_t* bytes) {
 // What a group's sums are multiplied with, for outputs 0..7 and 8..15.
 struct GroupScales {
   __m256 scale[2];
-  __m256 min[2];  // set if the decoder has kHasMin, added as fma(min, sum, acc)
+  __m256 min[2] = {};  // set if the decoder has kHasMin, added as fma(min, sum, acc)
 };
 
 // Unsigned nibbles: bits 4s of each 16-bit lane.

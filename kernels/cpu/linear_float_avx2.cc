@@ -8,11 +8,11 @@
 
 #include "kernels/cpu/group_decoders_avx2.h"
 #include "kernels/cpu/linear_ops_avx2.h"
+#include "kernels/cpu/panel_tiles_avx2.h"
 
 namespace octavo::kernels::avx2 {
 namespace {
 
-constexpr int kRowTile = 64;  // kLinearRowTile
 constexpr int kPrefetchBytes = 4096;
 
 // ---- BF16: per 32 inputs an even and an odd chain from +0, then acc + (even + odd). ----
@@ -29,30 +29,37 @@ struct Bf16Weights {
                                      __m256 acc[kRows][2]) {
     const __m256i upper = _mm256_set1_epi32(static_cast<int>(0xffff0000u));
     __m256 even[kRows][2], odd[kRows][2];
+#pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
       for (int h = 0; h < 2; ++h) even[r][h] = odd[r][h] = _mm256_setzero_ps();
     }
 #pragma GCC unroll 4
     for (int t = 0; t < 16; ++t) {
       __m256 w_even[2], w_odd[2];
+#pragma GCC unroll 8
       for (int h = 0; h < 2; ++h) {
         const __m256i pair = Load(body + 64 * t + 32 * h);
         w_even[h] = _mm256_castsi256_ps(_mm256_slli_epi32(pair, 16));
         w_odd[h] = _mm256_castsi256_ps(_mm256_and_si256(pair, upper));
       }
+#pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
         int32_t bits;
         __builtin_memcpy(&bits, x + r * stride + 2 * t, sizeof(bits));
         const __m256i pair = _mm256_set1_epi32(bits);
         const __m256 x_even = _mm256_castsi256_ps(_mm256_slli_epi32(pair, 16));
         const __m256 x_odd = _mm256_castsi256_ps(_mm256_and_si256(pair, upper));
+#pragma GCC unroll 8
         for (int h = 0; h < 2; ++h) {
           even[r][h] = _mm256_fmadd_ps(w_even[h], x_even, even[r][h]);
           odd[r][h] = _mm256_fmadd_ps(w_odd[h], x_odd, odd[r][h]);
         }
       }
     }
+#pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
       for (int h = 0; h < 2; ++h) {
         acc[r][h] = _mm256_add_ps(acc[r][h], _mm256_add_ps(even[r][h], odd[r][h]));
       }
@@ -82,6 +89,7 @@ struct WideWeights {
     for (int k = 0; k < 32; ++k) {
       const __m256 w0 = LoadEight(body + 16 * kElementBytes * k);
       const __m256 w1 = LoadEight(body + 16 * kElementBytes * k + 8 * kElementBytes);
+#pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
         const __m256 value = _mm256_broadcast_ss(x + r * stride + k);
         acc[r][0] = _mm256_fmadd_ps(w0, value, acc[r][0]);
@@ -96,6 +104,7 @@ template <typename W, int kRows>
 void SliceBlock(const uint8_t* body, int64_t groups, const typename W::Value* x, int64_t stride,
                 float* out) {
   __m256 acc[kRows][2];
+#pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) acc[r][0] = acc[r][1] = _mm256_setzero_ps();
   for (int64_t g = 0; g < groups; ++g, body += W::kGroupBytes, x += 32) {
     for (int i = 0; i < W::kGroupBytes; i += 64) {
@@ -103,6 +112,7 @@ void SliceBlock(const uint8_t* body, int64_t groups, const typename W::Value* x,
     }
     W::template AddGroup<kRows>(body, x, stride, acc);
   }
+#pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
     _mm256_storeu_ps(out + 16 * r, acc[r][0]);
     _mm256_storeu_ps(out + 16 * r + 8, acc[r][1]);
@@ -116,40 +126,26 @@ void SliceRows(const uint8_t* body, int64_t groups, const typename W::Value* x, 
   for (; r + W::kRowBlock <= rows; r += W::kRowBlock) {
     SliceBlock<W, W::kRowBlock>(body, groups, x + r * stride, stride, out + 16 * r);
   }
-  for (; r < rows; ++r) SliceBlock<W, 1>(body, groups, x + r * stride, stride, out + 16 * r);
+  const int64_t rest = rows - r;
+  x += r * stride;
+  out += 16 * r;
+  if constexpr (W::kRowBlock > 2) {
+    if (rest == 3) SliceBlock<W, 3>(body, groups, x, stride, out);
+    if (rest == 2) SliceBlock<W, 2>(body, groups, x, stride, out);
+  }
+  if (rest == 1) SliceBlock<W, 1>(body, groups, x, stride, out);
 }
 
 template <typename W>
 void LinearTyped(const LinearArgs& args, WorkRange items) {
   const QuantizedRows& x = args.activations;
-  const int64_t tiles = (x.row_count + kRowTile - 1) / kRowTile;
   const int64_t groups = x.dim / 32;
   const int64_t slice_groups = groups / args.slice_count;
-  // Sums of finished subtrees, the shallowest first: the slices seen so far, as a binary number.
-  alignas(64) float parts[4][kRowTile * 16];
-  for (int64_t item = items.begin; item < items.end; ++item) {
-    const int64_t panel = item / tiles;
-    const int64_t row0 = item % tiles * kRowTile;
-    const int64_t rows = x.row_count - row0 < kRowTile ? x.row_count - row0 : kRowTile;
-    const uint8_t* body = args.weights.bytes + panel * groups * W::kGroupBytes;
-    const typename W::Value* at = W::Rows(x) + row0 * x.dim;
-    int depth = 0;
-    for (int slice = 0; slice < args.slice_count; ++slice) {
-      SliceRows<W>(body, slice_groups, at, x.dim, rows, parts[depth]);
-      body += slice_groups * W::kGroupBytes;
-      at += slice_groups * 32;
-      for (int bits = slice; (bits & 1) != 0; bits >>= 1, --depth) {
-        for (int64_t i = 0; i < rows * 16; ++i) parts[depth - 1][i] += parts[depth][i];
-      }
-      ++depth;
-    }
-    const int64_t n0 = panel * 16;
-    const int64_t width = args.weights.rows - n0 < 16 ? args.weights.rows - n0 : 16;
-    float* out = args.output + row0 * args.output_stride + n0;
-    for (int64_t r = 0; r < rows; ++r, out += args.output_stride) {
-      __builtin_memcpy(out, parts[0] + 16 * r, static_cast<size_t>(width) * sizeof(float));
-    }
-  }
+  ForEachTile(args, items, [&](int64_t panel, int slice, int64_t row0, int64_t rows, float* out) {
+    const int64_t first = slice * slice_groups;
+    SliceRows<W>(args.weights.bytes + (panel * groups + first) * W::kGroupBytes, slice_groups,
+                 W::Rows(x) + row0 * x.dim + 32 * first, x.dim, rows, out);
+  });
 }
 
 }  // namespace

@@ -16,11 +16,11 @@
 
 #include "kernels/cpu/group_decoders_avx2.h"
 #include "kernels/cpu/linear_ops_avx2.h"
+#include "kernels/cpu/panel_tiles_avx2.h"
 
 namespace octavo::kernels::avx2 {
 namespace {
 
-constexpr int kRowTile = 64;  // kLinearRowTile
 constexpr int kRowBlock =
     4;  // rows that share a register tile: 8 sums, 2 codes, 1 activation fit in 16 registers
 constexpr int kChunkGroups = 8;
@@ -49,6 +49,14 @@ OCTAVO_INLINE __m256i BroadcastPair(const int16_t* x) {
   return _mm256_set1_epi32(pair);
 }
 
+// sum + w . x, pair by pair. The empty statement hides the sum from the optimiser, which would
+// otherwise regroup a chain of sixteen additions into a tree of products and spill them (GCC 12:
+// half the speed).
+OCTAVO_INLINE void AddProducts(__m256i& sum, __m256i w, __m256i x) {
+  sum = _mm256_add_epi32(sum, _mm256_madd_epi16(w, x));
+  __asm__("" : "+x"(sum));
+}
+
 // acc = fma(products, scale * x_scale, acc), then acc = fma(min, x_sum, acc).
 template <bool kHasMin>
 OCTAVO_INLINE __m256 AddGroup(__m256 acc, __m256 products, __m256 scale, __m256 min, __m256 x_scale,
@@ -64,6 +72,7 @@ OCTAVO_INLINE __m256 AddGroup(__m256 acc, __m256 products, __m256 scale, __m256 
 template <typename D, int kRows>
 void FusedRows(const uint8_t* unit, int64_t units, const RowsView& x, float* out) {
   __m256 acc[kRows][2];
+#pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) acc[r][0] = acc[r][1] = _mm256_setzero_ps();
   RowsView at = x;
   for (int64_t u = 0; u < units; ++u) {
@@ -75,11 +84,19 @@ void FusedRows(const uint8_t* unit, int64_t units, const RowsView& x, float* out
       }
       __m256i sum[kRows][2];
       __m256i first_half[kRows][2];
-      for (int r = 0; r < kRows; ++r) sum[r][0] = sum[r][1] = _mm256_setzero_si256();
+      const int16_t* values[kRows];
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) {
+        sum[r][0] = sum[r][1] = _mm256_setzero_si256();
+        values[r] = at.values + r * at.value_stride;
+        __asm__("" : "+r"(values[r]));  // one register a row, not one address a load
+      }
       D::ForEachPair(body, [&](int t, __m256i w0, __m256i w1) __attribute__((always_inline)) {
         if constexpr (D::kHalfScales) {
           if (t == 8) {
+#pragma GCC unroll 8
             for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
               for (int h = 0; h < 2; ++h) {
                 first_half[r][h] = sum[r][h];
                 sum[r][h] = _mm256_setzero_si256();
@@ -87,17 +104,19 @@ void FusedRows(const uint8_t* unit, int64_t units, const RowsView& x, float* out
             }
           }
         }
-#pragma GCC unroll 4
+#pragma GCC unroll 8
         for (int r = 0; r < kRows; ++r) {
-          const __m256i pair = BroadcastPair(at.values + r * at.value_stride + 2 * t);
-          sum[r][0] = _mm256_add_epi32(sum[r][0], _mm256_madd_epi16(w0, pair));
-          sum[r][1] = _mm256_add_epi32(sum[r][1], _mm256_madd_epi16(w1, pair));
+          const __m256i pair = BroadcastPair(values[r] + 2 * t);
+          AddProducts(sum[r][0], w0, pair);
+          AddProducts(sum[r][1], w1, pair);
         }
       });
       const GroupScales scales = D::Scales(scales_of_unit, body);
+#pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
         const __m256 x_scale = _mm256_broadcast_ss(at.scales + r * at.group_stride);
         const __m256 x_sum = _mm256_broadcast_ss(at.sums + r * at.group_stride);
+#pragma GCC unroll 8
         for (int h = 0; h < 2; ++h) {
           __m256 products = _mm256_cvtepi32_ps(sum[r][h]);
           if constexpr (D::kHalfScales) {
@@ -112,6 +131,7 @@ void FusedRows(const uint8_t* unit, int64_t units, const RowsView& x, float* out
     }
     unit = body;
   }
+#pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
     _mm256_storeu_ps(out + 16 * r, acc[r][0]);
     _mm256_storeu_ps(out + 16 * r + 8, acc[r][1]);
@@ -143,10 +163,12 @@ void UnpackChunk(const uint8_t* unit, int64_t units, Chunk* chunk) {
         _mm256_store_si256(codes + 2 * t + 1, w1);
       });
       const GroupScales scales = D::Scales(scales_of_unit, body);
+#pragma GCC unroll 8
       for (int h = 0; h < 2; ++h) {
         _mm256_store_ps(chunk->scale[g][h], scales.scale[h]);
         if constexpr (D::kHasMin) _mm256_store_ps(chunk->min[g][h], scales.min[h]);
         if constexpr (D::kHalfScales) {
+#pragma GCC unroll 8
           for (int k_half = 0; k_half < 2; ++k_half) {
             _mm256_store_si256(reinterpret_cast<__m256i*>(chunk->half_scale[g][k_half][h]),
                                D::HalfScale(body, k_half, h));
@@ -161,16 +183,22 @@ void UnpackChunk(const uint8_t* unit, int64_t units, Chunk* chunk) {
 // Sums of kRows rows over pairs [kFirst, kFirst + kCount) of a group.
 template <int kRows, int kFirst, int kCount>
 OCTAVO_INLINE void SumPairs(const __m256i* codes, const RowsView& x, __m256i sum[kRows][2]) {
-  for (int r = 0; r < kRows; ++r) sum[r][0] = sum[r][1] = _mm256_setzero_si256();
+  const int16_t* values[kRows];
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+    sum[r][0] = sum[r][1] = _mm256_setzero_si256();
+    values[r] = x.values + r * x.value_stride;
+    __asm__("" : "+r"(values[r]));  // one register a row, not one address a load
+  }
 #pragma GCC unroll 16
   for (int t = kFirst; t < kFirst + kCount; ++t) {
     const __m256i w0 = _mm256_load_si256(codes + 2 * t);
     const __m256i w1 = _mm256_load_si256(codes + 2 * t + 1);
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-      const __m256i pair = BroadcastPair(x.values + r * x.value_stride + 2 * t);
-      sum[r][0] = _mm256_add_epi32(sum[r][0], _mm256_madd_epi16(w0, pair));
-      sum[r][1] = _mm256_add_epi32(sum[r][1], _mm256_madd_epi16(w1, pair));
+      const __m256i pair = BroadcastPair(values[r] + 2 * t);
+      AddProducts(sum[r][0], w0, pair);
+      AddProducts(sum[r][1], w1, pair);
     }
   }
 }
@@ -186,13 +214,17 @@ void ChunkRows(const Chunk& chunk, int64_t groups, const RowsView& x, float* acc
     if constexpr (kHalfScales) {
       const auto* half_scale = reinterpret_cast<const __m256i*>(chunk.half_scale[g]);
       SumPairs<kRows, 0, 8>(codes, at, sum);
+#pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
         for (int h = 0; h < 2; ++h) {
           products[r][h] = _mm256_cvtepi32_ps(_mm256_mullo_epi32(sum[r][h], half_scale[h]));
         }
       }
       SumPairs<kRows, 8, 8>(codes, at, sum);
+#pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
         for (int h = 0; h < 2; ++h) {
           products[r][h] = _mm256_add_ps(
               products[r][h], _mm256_cvtepi32_ps(_mm256_mullo_epi32(sum[r][h], half_scale[2 + h])));
@@ -200,13 +232,17 @@ void ChunkRows(const Chunk& chunk, int64_t groups, const RowsView& x, float* acc
       }
     } else {
       SumPairs<kRows, 0, 16>(codes, at, sum);
+#pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
         for (int h = 0; h < 2; ++h) products[r][h] = _mm256_cvtepi32_ps(sum[r][h]);
       }
     }
+#pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
       const __m256 x_scale = _mm256_broadcast_ss(at.scales + r * at.group_stride);
       const __m256 x_sum = _mm256_broadcast_ss(at.sums + r * at.group_stride);
+#pragma GCC unroll 8
       for (int h = 0; h < 2; ++h) {
         float* out = acc + 16 * r + 8 * h;
         const __m256 min = kHasMin ? _mm256_load_ps(chunk.min[g][h]) : _mm256_setzero_ps();
@@ -233,8 +269,18 @@ void ManyRows(const uint8_t* unit, int64_t units, const RowsView& x, int64_t row
     for (; r + kRowBlock <= rows; r += kRowBlock) {
       ChunkRows<kRowBlock, D::kHasMin, D::kHalfScales>(chunk, groups, at.Row(r), out + 16 * r);
     }
-    for (; r < rows; ++r) {
-      ChunkRows<1, D::kHasMin, D::kHalfScales>(chunk, groups, at.Row(r), out + 16 * r);
+    switch (rows - r) {
+      case 3:
+        ChunkRows<3, D::kHasMin, D::kHalfScales>(chunk, groups, at.Row(r), out + 16 * r);
+        break;
+      case 2:
+        ChunkRows<2, D::kHasMin, D::kHalfScales>(chunk, groups, at.Row(r), out + 16 * r);
+        break;
+      case 1:
+        ChunkRows<1, D::kHasMin, D::kHalfScales>(chunk, groups, at.Row(r), out + 16 * r);
+        break;
+      default:
+        break;
     }
     at = at.Group(groups);
   }
@@ -262,34 +308,14 @@ template <typename D>
 void LinearTyped(const LinearArgs& args, WorkRange items) {
   constexpr int64_t kUnitBytes = D::kHeaderBytes + D::kGroups * D::kGroupBytes;
   const QuantizedRows& x = args.activations;
-  const int64_t tiles = (x.row_count + kRowTile - 1) / kRowTile;
-  const int64_t groups = x.dim / 32;
-  const int64_t slice_units = groups / D::kGroups / args.slice_count;
-  // Sums of finished subtrees, the shallowest first: the slices seen so far, as a binary number.
-  alignas(64) float parts[4][kRowTile * 16];
-  for (int64_t item = items.begin; item < items.end; ++item) {
-    const int64_t panel = item / tiles;
-    const int64_t row0 = item % tiles * kRowTile;
-    const int64_t rows = x.row_count - row0 < kRowTile ? x.row_count - row0 : kRowTile;
-    const uint8_t* unit = args.weights.bytes + panel * (groups / D::kGroups) * kUnitBytes;
-    RowsView at = RowsView{x.values, x.scales, x.sums, x.dim, groups}.Row(row0);
-    int depth = 0;
-    for (int slice = 0; slice < args.slice_count; ++slice) {
-      SliceRows<D>(unit, slice_units, at, rows, parts[depth]);
-      unit += slice_units * kUnitBytes;
-      at = at.Group(slice_units * D::kGroups);
-      for (int bits = slice; (bits & 1) != 0; bits >>= 1, --depth) {
-        for (int64_t i = 0; i < rows * 16; ++i) parts[depth - 1][i] += parts[depth][i];
-      }
-      ++depth;
-    }
-    const int64_t n0 = panel * 16;
-    const int64_t width = args.weights.rows - n0 < 16 ? args.weights.rows - n0 : 16;
-    float* out = args.output + row0 * args.output_stride + n0;
-    for (int64_t r = 0; r < rows; ++r, out += args.output_stride) {
-      __builtin_memcpy(out, parts[0] + 16 * r, static_cast<size_t>(width) * sizeof(float));
-    }
-  }
+  const RowsView all{x.values, x.scales, x.sums, x.dim, x.dim / 32};
+  const int64_t units = x.dim / 32 / D::kGroups;
+  const int64_t slice_units = units / args.slice_count;
+  ForEachTile(args, items, [&](int64_t panel, int slice, int64_t row0, int64_t rows, float* out) {
+    const int64_t first = slice * slice_units;
+    SliceRows<D>(args.weights.bytes + (panel * units + first) * kUnitBytes, slice_units,
+                 all.Row(row0).Group(first * D::kGroups), rows, out);
+  });
 }
 
 }  // namespace

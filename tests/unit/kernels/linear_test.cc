@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "kernels/fp_env.h"
+#include "kernels/reference/stored_blocks.h"
 #include "tests/unit/kernels/linear_fixtures.h"
 
 namespace octavo::kernels {
@@ -19,7 +20,131 @@ std::vector<Shape> ShapesFor(TensorType type) {
   return {{16, 32}, {1, 64}, {15, 96}, {17, 576}, {48, 1536}, {100, 320}};
 }
 
-constexpr int64_t kRowCounts[] = {0, 1, 2, 3, 4, 5, 7, 8, 13, 33, 64, 65, 130};
+constexpr int64_t kRowCounts[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 13, 64, 70};
+constexpr int64_t kMostRows = 70;
+
+// The tensor as the file holds it, group by group: what the formulas of kernels/linear.h speak of.
+// Knows nothing of packing.
+struct StoredMatrix {
+  struct Group {
+    int32_t codes[32];      // offsets taken off
+    int32_t half_scale[2];  // Q6_K
+    float scale;
+    float min;
+  };
+
+  TensorType type;
+  int64_t outputs, columns;
+  std::vector<Group> groups;   // quantised types: [outputs, columns / 32]
+  std::vector<float> weights;  // the others: [outputs, columns]
+
+  StoredMatrix(TensorType type, const std::vector<uint8_t>& tensor, int64_t outputs,
+               int64_t columns)
+      : type(type), outputs(outputs), columns(columns) {
+    if (ActivationFormatFor(type) != ActivationFormat::kInt16) {
+      weights = Dequantized(type, tensor, outputs, columns);
+      return;
+    }
+    const TensorTypeTraits traits = TraitsOf(type);
+    for (size_t at = 0; at < tensor.size(); at += traits.block_bytes) {
+      for (int g = 0; g < static_cast<int>(traits.block_elements / 32); ++g) {
+        groups.push_back(Read(tensor.data() + at, g));
+      }
+    }
+  }
+
+  bool has_min() const {
+    return type == TensorType::kQ4_1 || type == TensorType::kQ5_1 || type == TensorType::kQ4_K ||
+           type == TensorType::kQ5_K;
+  }
+
+ private:
+  Group Read(const uint8_t* block, int g) const {
+    int8_t codes[32];
+    LoadCodes(type, block, g, codes);
+    Group group{};
+    const int offset = type == TensorType::kQ4_0   ? 8
+                       : type == TensorType::kQ5_0 ? 16
+                       : type == TensorType::kQ6_K ? 32
+                                                   : 0;
+    for (int k = 0; k < 32; ++k) group.codes[k] = codes[k] - offset;
+    const bool is_q6 = type == TensorType::kQ6_K;
+    group.scale = F16ToF32(LoadU16(is_q6 ? block + kQ6_KDeltaAt : block));
+    if (is_q6) {
+      for (int h = 0; h < 2; ++h) {
+        group.half_scale[h] = static_cast<int8_t>(block[kQ6_KScalesAt + 2 * g + h]);
+      }
+    }
+    if (has_min()) group.min = F16ToF32(LoadU16(block + 2));
+    if (type == TensorType::kQ4_K || type == TensorType::kQ5_K) {
+      uint8_t scale = 0, min = 0;
+      LoadScaleAndMin(block + kKScalesAt, g, &scale, &min);
+      group.scale *= scale;
+      group.min = -(group.min * min);
+    }
+    return group;
+  }
+};
+
+// One output over the columns [k0, k1), word for word as kernels/linear.h has it.
+float SliceByFormula(const StoredMatrix& w, const QuantizedRows& x, int64_t r, int64_t n,
+                     int64_t k0, int64_t k1) {
+  float acc = 0.0f;
+  switch (x.format) {
+    case ActivationFormat::kInt16:
+      for (int64_t g = k0 / 32; g < k1 / 32; ++g) {
+        const StoredMatrix::Group& group = w.groups[n * (w.columns / 32) + g];
+        const int16_t* values = x.values + r * x.dim + 32 * g;
+        const float s = x.scales[r * (x.dim / 32) + g];
+        int64_t h[2] = {0, 0};
+        for (int k = 0; k < 32; ++k) h[k / 16] += int64_t{group.codes[k]} * values[k];
+        float p = static_cast<float>(h[0] + h[1]);
+        if (w.type == TensorType::kQ6_K) {
+          p = static_cast<float>(h[0] * group.half_scale[0]) +
+              static_cast<float>(h[1] * group.half_scale[1]);
+        }
+        acc = std::fma(p, group.scale * s, acc);
+        if (w.has_min()) acc = std::fma(group.min, x.sums[r * (x.dim / 32) + g], acc);
+      }
+      return acc;
+    case ActivationFormat::kBf16:
+      for (int64_t k = k0; k < k1; k += 32) {
+        float even = 0.0f, odd = 0.0f;
+        for (int64_t i = k; i < k + 32; i += 2) {
+          const uint16_t* row = x.bf16 + r * x.dim;
+          even = std::fma(w.weights[n * w.columns + i], Bf16ToF32(row[i]), even);
+          odd = std::fma(w.weights[n * w.columns + i + 1], Bf16ToF32(row[i + 1]), odd);
+        }
+        acc = acc + (even + odd);
+      }
+      return acc;
+    case ActivationFormat::kF32:
+      for (int64_t k = k0; k < k1; ++k) {
+        acc = std::fma(w.weights[n * w.columns + k], x.f32[r * x.dim + k], acc);
+      }
+      return acc;
+  }
+  return acc;
+}
+
+// [row_count, outputs] by the formula, the slices added level by level.
+std::vector<float> ByFormula(const StoredMatrix& w, const QuantizedRows& x, int slice_count) {
+  std::vector<float> y;
+  const int64_t step = w.columns / slice_count;
+  for (int64_t r = 0; r < x.row_count; ++r) {
+    for (int64_t n = 0; n < w.outputs; ++n) {
+      std::vector<float> parts;
+      for (int64_t k = 0; k < w.columns; k += step) {
+        parts.push_back(SliceByFormula(w, x, r, n, k, k + step));
+      }
+      for (; parts.size() > 1; parts.resize(parts.size() / 2)) {
+        for (size_t i = 0; i + 1 < parts.size(); i += 2) parts[i / 2] = parts[i] + parts[i + 1];
+      }
+      y.push_back(parts[0]);
+    }
+  }
+  return y;
+}
 
 class LinearTest : public ::testing::TestWithParam<std::tuple<TensorType, Isa>> {
  protected:
@@ -41,20 +166,22 @@ class LinearTest : public ::testing::TestWithParam<std::tuple<TensorType, Isa>> 
   FlushDenormals mode_;
 };
 
-TEST_P(LinearTest, EqualsTheReferenceBitForBit) {
+TEST_P(LinearTest, ComputesTheDocumentedFormulaBitForBit) {
   std::mt19937_64 rng(1);
   for (const Shape& shape : ShapesFor(type())) {
     for (Spread spread : {Spread::kTypical, Spread::kExtreme}) {
       const std::vector<uint8_t> tensor =
           RandomTensor(type(), shape.outputs, shape.columns, spread, rng);
+      const StoredMatrix stored(type(), tensor, shape.outputs, shape.columns);
       const PackedTensor packed(type(), tensor, shape.outputs, shape.columns);
-      for (int64_t rows : kRowCounts) {
-        const PreparedRows x(ActivationFormatFor(type()),
-                             RandomRows(rows, shape.columns, spread, rng), rows, shape.columns);
-        for (int slices = 1; slices <= SliceCountFor(type(), shape.columns, 8); slices *= 2) {
-          const auto expected = Multiply(Isa::kScalar, packed.matrix, x.rows, slices);
-          const auto got = Multiply(isa(), packed.matrix, x.rows, slices);
-          ASSERT_EQ(FirstDifference(got, expected), -1)
+      const PreparedRows x(ActivationFormatFor(type()),
+                           RandomRows(kMostRows, shape.columns, spread, rng), kMostRows,
+                           shape.columns);
+      for (int slices = 1; slices <= SliceCountFor(type(), shape.columns, 8); slices *= 2) {
+        const std::vector<float> expected = ByFormula(stored, x.rows, slices);
+        for (int64_t rows : kRowCounts) {
+          const auto got = Multiply(isa(), packed.matrix, SliceRows(x.rows, 0, rows), slices);
+          ASSERT_EQ(FirstDifference(got, std::span(expected).first(got.size())), -1)
               << shape.outputs << " x " << shape.columns << ", rows " << rows << ", slices "
               << slices << (spread == Spread::kExtreme ? ", extreme" : "");
         }
@@ -103,22 +230,26 @@ TEST_P(LinearTest, WorkItemsMayComeInAnyOrderAndWriteOnlyTheirOwn) {
   }
 }
 
-// Against exact products of what the operands stand for. With u = 2^-24 and A the sum of the
-// absolute values of all terms, the code and the minimum counted apart: products and scales are
-// rounded at most 3 times, each of at most 2 K / 32 additions (K for F16 and F32, 17 a group for
-// BF16) rounds a value of at most A (1 + small), and the tree of slices 3 more.
+// Against the exact product of what the operands stand for. With u = 2^-24 and A the sum of the
+// absolute values of all terms (codes and minima apart): a term carries at most 4 roundings before
+// it is added (sum, scale, their halves in Q6_K), and after that no more than one for each addition
+// that follows it: 2 a group, 18 a group for BF16, 1 an input for F16 and F32, and 3 levels of
+// slices.
 TEST_P(LinearTest, StaysWithinTheRoundingBoundOfTheExactProduct) {
   std::mt19937_64 rng(4);
   for (const Shape& shape : ShapesFor(type())) {
     const int64_t rows = 9, columns = shape.columns, outputs = shape.outputs;
     const auto tensor = RandomTensor(type(), outputs, columns, Spread::kTypical, rng);
     const std::vector<float> w = Dequantized(type(), tensor, outputs, columns);
+    const StoredMatrix stored(type(), tensor, outputs, columns);
     const PackedTensor packed(type(), tensor, outputs, columns);
     const ActivationFormat format = ActivationFormatFor(type());
-    const std::vector<float> input = RandomRows(rows, columns, Spread::kTypical, rng);
-    const PreparedRows x(format, input, rows, columns);
+    const PreparedRows x(format, RandomRows(rows, columns, Spread::kTypical, rng), rows, columns);
     const std::vector<float> y =
         Multiply(isa(), packed.matrix, x.rows, SliceCountFor(type(), columns, 8));
+    const double additions = format == ActivationFormat::kInt16  ? 2.0 * columns / 32
+                             : format == ActivationFormat::kBf16 ? 16 + 2.0 * columns / 32
+                                                                 : columns;
     for (int64_t r = 0; r < rows; ++r) {
       for (int64_t n = 0; n < outputs; ++n) {
         double exact = 0, magnitude = 0;
@@ -129,19 +260,16 @@ TEST_P(LinearTest, StaysWithinTheRoundingBoundOfTheExactProduct) {
                                : format == ActivationFormat::kBf16 ? Bf16ToF32(x.rows.bf16[at])
                                                                    : x.rows.f32[at];
           exact += value * w[n * columns + k];
-          // |code| * d + |m| <= 3 * (largest |w| of the unit), since some code may be at either
-          // end: taken over the row.
-          magnitude += std::abs(value);
+          double weight = std::abs(w[n * columns + k]);
+          if (stored.has_min()) {
+            const StoredMatrix::Group& group = stored.groups[(n * columns + k) / 32];
+            weight = std::abs(static_cast<double>(group.scale) * group.codes[k % 32]) +
+                     std::abs(group.min);
+          }
+          magnitude += std::abs(value) * weight;
         }
-        double largest = 0;
-        for (int64_t k = 0; k < columns; ++k) {
-          largest = std::max(largest, std::abs(static_cast<double>(w[n * columns + k])));
-        }
-        const double terms = format == ActivationFormat::kInt16  ? 2.0 * columns / 32 + 3
-                             : format == ActivationFormat::kBf16 ? 18.0 * columns / 32
-                                                                 : columns;
-        const double parts = format == ActivationFormat::kInt16 ? 64.0 : 1.0;
-        const double bound = (terms + 6) * 0x1p-24 * magnitude * largest * (parts > 1 ? 3 : 1);
+        // 2^-24 more than needed covers products of roundings and those of the exact sum itself.
+        const double bound = (additions + 4 + 3 + 1) * 0x1p-24 * magnitude;
         ASSERT_LE(std::abs(y[r * outputs + n] - exact), bound)
             << "row " << r << " output " << n << " of " << outputs << " x " << columns;
       }
