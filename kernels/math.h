@@ -3,21 +3,18 @@
 // The functions that numbers pass through, as fp32 polynomials of our own: no libm, every rounding
 // written down, the same bits from scalar code and from every vector width. `Fma` is a fused
 // multiply-add whether the compiler emits an instruction or calls the C library, so a build without
-// FMA agrees too.
+// FMA agrees too. Largest errors against the true value, and special values:
 //
-// | function | largest error against the true value | special values |
-// |---|---|---|
-// | Exp   | 1.02 ulp (all arguments tried) | x < -87.336540 gives +0 (no subnormal result); x
-// > 88.722839 gives +inf; NaN gives NaN | | Log   | 1 ulp                          | x below the
-// smallest normal number, +0 included, gives -inf; x < 0 NaN; +inf gives +inf | | Silu  | 3 ulp for
-// |x| <= 80            | large x gives x, x < -88.722831 gives -0, +inf gives +inf, -inf and NaN
-// give NaN | | Rsqrt | 1.5 ulp                        | an IEEE square root, then an IEEE division
-// | Exp never falls as x rises by more than it must: it is only nearly monotone, so nothing may
-// rely on the order of exponentials. Sines and cosines are needed for one table only, in double:
-// kernels/rope.h.
+//   Exp    1.02 ulp, all arguments tried. Above 88.722831 +inf, below -87.336540 +0: no result is
+//          subnormal. NaN gives NaN. Only nearly monotone: nothing may rely on the order of
+//          exponentials.
+//   Log    0.9 ulp. Below the smallest normal number, zeros included, -inf; negative numbers
+//          and NaN give NaN; +inf gives +inf.
+//   Silu   3 ulp for |x| <= 80. x < -88.722831 gives -0, +inf gives +inf, -inf and NaN give NaN.
+//   Rsqrt  1.5 ulp: an IEEE square root, then an IEEE division.
 //
-// Everything is `static`: see the rule in kernels/isa.h. The AVX2 forms are in
-// kernels/cpu/math_avx2.h.
+// Sines and cosines are needed for one table only, in double: kernels/rope.h. Everything is
+// `static`: see the rule in kernels/isa.h. The AVX2 forms are in kernels/cpu/math_avx2.h.
 
 #include <bit>
 #include <cstdint>

@@ -5,26 +5,28 @@
 // Gimelshein (arXiv 1805.02867); splits as in FlashDecoding.
 //
 // The value of (row at position p, query head h), all operations IEEE fp32, exp of kernels/math.h:
-//   Keys 0..p are cut at absolute multiples of 256 into splits, and each split at absolute
-//   multiples of 16 into tiles. Pages play no part, so block sizes do not either. score[j] = dot(q,
-//   k[j]) * scale, dot: 16 virtual lanes over head_dim, lane i = fma chain over d = i, i + 16, ...
-//   from +0, lanes
-//              added by the halving tree of kernels/math.h
-//   In a split, from m = -inf, l[0..15] = +0, o[d] = +0, tile by tile:
-//     m'   = max(m, scores of the tile's keys <= p);  a = exp(m - m');  e[j] = exp(score[j] - m'),
-//     0 for keys > p l[j] = fma(l[j], a, e[j]) for the 16 keys of the tile;  o[d] = o[d] * a, then
-//     fma(e[j], v[j][d], o[d]) for keys j <= p in order
-//   At the split's end l = the 16 lanes added by the halving tree. (m, l, o) is the split's
-//   partial. Partials are merged from the left in split order:
-//     m'' = max(m, m'); a = exp(m - m''); b = exp(m' - m''); l = fma(l, a, l' * b); o[d] =
-//     fma(o[d], a, o'[d] * b)
-//   out[d] = o[d] * (1 / l).
+// 1. Keys 0..p are cut at absolute multiples of 256 into splits, and each split at absolute
+//    multiples of 16 into tiles. Pages play no part, so block sizes do not either.
+// 2. score[j] = dot(q, k[j]) * scale. The dot product has 16 virtual lanes over head_dim: lane i is
+//    the fma chain over d = i, i + 16, ... from +0; lanes are added by the halving tree of
+//    kernels/math.h.
+// 3. In a split, from m = -inf, l[0..15] = +0, o[d] = +0, tile by tile:
+//      m'   = max(m, scores of the tile's keys <= p)
+//      a    = exp(m - m')
+//      e[j] = exp(score[j] - m'), and 0 for keys > p
+//      l[j] = fma(l[j], a, e[j]) for the 16 keys of the tile
+//      o[d] = o[d] * a, then fma(e[j], v[j][d], o[d]) for the keys j <= p in order
+//    At its end l = the 16 lanes added by the halving tree: (m, l, o) is the split's partial.
+// 4. Partials are merged from the left in split order:
+//      m = max(m1, m2);  a = exp(m1 - m);  b = exp(m2 - m)
+//      l = fma(l1, a, l2 * b);  o[d] = fma(o1[d], a, o2[d] * b)
+// 5. out[d] = o[d] * (1 / l).
 // A NaN in q, K or V makes the rows that see it NaN; so does an infinity, unless it only lowers a
 // score to -inf. No other row is touched.
 //
 // Who computes what: PlanPagedAttention groups rows of one sequence at consecutive positions into
 // tiles of rows, so that a key or value is read and widened once for all of them and for all query
-// heads of its group. A tile either walks its splits itself (merging as it goes) or, when there
+// heads of its group. A tile either walks its splits itself, merging as it goes, or, when there
 // would be too few items to share (a long decode), leaves each split's partial in scratch for
 // MergeAttention. Every choice here gives the same bits.
 
@@ -38,11 +40,10 @@
 
 namespace octavo::kernels {
 
-inline constexpr int64_t kAttentionSplit = 256;    // keys
-inline constexpr int64_t kAttentionTile = 16;      // keys
-inline constexpr int64_t kMaxAttentionGroup = 16;  // query heads per KV head
-inline constexpr int64_t kAttentionTileVectors =
-    32;  // (row, query head of the group) pairs one item keeps at a time, at most
+inline constexpr int64_t kAttentionSplit = 256;       // keys
+inline constexpr int64_t kAttentionTile = 16;         // keys
+inline constexpr int64_t kMaxAttentionGroup = 16;     // query heads per KV head
+inline constexpr int64_t kAttentionTileVectors = 32;  // (row, head of the group) pairs of an item
 
 // Some rows of one sequence against some of its splits.
 struct AttentionItem {
@@ -96,8 +97,7 @@ struct PagedAttentionArgs {
   int64_t item_count = 0;
   const AttentionMerge* merges = nullptr;  // [merge_count]
   int64_t merge_count = 0;
-  float* scratch = nullptr;  // AttentionScratchFloats floats, aligned to 32 bytes; written by
-                             // PagedAttention, read by MergeAttention
+  float* scratch = nullptr;  // AttentionScratchFloats floats, from PagedAttention to MergeAttention
 };
 
 // Work items are (item, KV head): head within item.

@@ -1,13 +1,10 @@
 #pragma once
 
 // Root-mean-square norm (Zhang and Sennrich, arXiv 1910.07467), with the residual sum that usually
-// precedes it.
-//
-// Per row, all operations IEEE fp32:
-//   x      = x + residual                       only if there is a residual; written back; the bits
-//   of Add square = sum of x[i]^2 in 16 virtual lanes: lane j = fma chain over i = j, j + 16, ...
-//   from +0; lanes added by the
-//            halving tree of kernels/math.h
+// precedes it. Per row, all operations IEEE fp32:
+//   x      = x + residual, written back: the bits of Add (only if there is a residual)
+//   square = sum of x[i]^2 in 16 virtual lanes: lane j is the fma chain over i = j, j + 16, ...
+//            from +0; lanes are added by the halving tree of kernels/math.h
 //   scale  = 1 / sqrt(square / dim + epsilon)
 //   y[i]   = (x[i] * scale) * weight[i]
 

@@ -5,19 +5,20 @@
 //
 // Pair i of a head, of rope_dim / 2, is turned by angle(position, i), whose cosine c and sine s
 // come from a table:
-//   kInterleaved   elements (2i, 2i + 1)               (GGUF files of the Llama architecture)
-//   kHalfSplit     elements (i, i + rope_dim / 2)      (NeoX, Qwen, Hugging Face's own layout)
+//   kInterleaved   elements (2i, 2i + 1)            (GGUF files of the Llama architecture)
+//   kHalfSplit     elements (i, i + rope_dim / 2)   (NeoX, Qwen, Hugging Face's own layout)
 //   (x0, x1) -> (fma(x0, c, -(x1 * s)), fma(x1, c, x0 * s))
 // Elements from rope_dim to head_dim stay as they are. K (turned) and V are rounded to the cache's
-// type, to nearest even, on the way into slot table[position / block_size] * block_size + position
-// % block_size, and nothing later reads them unrounded.
+// type, to nearest even, on the way into their slot, which is
+// table[position / block_size] * block_size + position % block_size, and nothing later reads them
+// unrounded.
 //
 // The table, computed once per model in double with own fma polynomials (no libm, so the bits are
 // the same everywhere):
 //   frequency[i]       = theta^(-2i / rope_dim) / (linear_scale * factors[i])
-//   angle(position, i) = position * frequency[i], reduced modulo pi / 2 in two parts (exact to
-//   1e-11 up to position 2^17) cosine, sine       = polynomials of degree 16 and 15, rounded to
-//   fp32 once: within 0.51 ulp or 1e-11 of the true value
+//   angle(position, i) = position * frequency[i], reduced modulo pi / 2 in two parts
+//   cosine, sine       = Taylor series of degrees 16 and 17, rounded to fp32 once
+// Up to position 2^17 each is within half an ulp and 1e-9 of the true value.
 
 #include <cstdint>
 #include <span>
@@ -34,10 +35,9 @@ struct RopeTableArgs {
   int64_t max_position = 0;   // rows of the table: positions 0 to max_position - 1; at most 2^20
   double theta = 10000.0;     // base of the frequencies
   double linear_scale = 1.0;  // linear position interpolation: angles are divided by it
-  const float* factors =
-      nullptr;  // [rope_dim / 2] divisors per pair (GGUF: rope_freqs.weight), or null for 1
-  float* cosine = nullptr;  // [max_position, rope_dim / 2]
-  float* sine = nullptr;    // [max_position, rope_dim / 2]
+  const float* factors = nullptr;  // [rope_dim / 2] divisors (rope_freqs.weight), or null for 1
+  float* cosine = nullptr;         // [max_position, rope_dim / 2]
+  float* sine = nullptr;           // [max_position, rope_dim / 2]
 };
 
 // Work items are positions.

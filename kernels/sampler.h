@@ -1,41 +1,39 @@
 #pragma once
 
-// From logits to a token: the exact definition, the same bits on every machine. Sizes: V =
-// vocab_size.
+// From logits to a token: the exact definition, the same bits on every machine. V = vocab_size.
 //
-// 0. The raw row. If any logit is NaN or infinite, the status is kNonFinite and nothing else is
-// defined.
-// 1. Log-probabilities (if wanted), of the raw logits: M = the largest; S = tiled sum of exp(l[i] -
-// M);
-//    logprob(i) = (l[i] - M) - log(S). The `top_count` largest logits, ties by lower id, are
-//    reported most likely first.
+// 0. The raw row l. If any logit is NaN or infinite, the status is kNonFinite and nothing else is
+//    defined.
+// 1. Log-probabilities (if wanted), of the raw logits: M = the largest, S = tiled sum of
+//    exp(l[i] - M), logprob(i) = (l[i] - M) - log(S). The `top_count` largest logits, ties by lower
+//    id, are reported most likely first.
 // 2. Processed logits z, fp32, in this order:
-//    bias         z[t] = l[t] + bias
-//    repetition   tokens of the prompt or the output: z > 0 ? z / penalty : z * penalty (CTRL,
-//    arXiv 1909.05858) frequency    tokens of the output: z = fma(-count, penalty, z) presence
-//    tokens of the output: z = z - penalty min_tokens   masked tokens: z = -inf Zeros are made +0.
-//    Z = the largest z, which must be finite (else kNonFinite: every token masked, or a sum that
-//    overflowed).
-// 3. temperature 0: the token with the largest z, ties by lower id. Done.
+//      bias         z[t] = l[t] + bias
+//      repetition   tokens of the prompt or the output (CTRL, arXiv 1909.05858):
+//                   z > 0 ? z / penalty : z * penalty
+//      frequency    tokens of the output: z = fma(-count, penalty, z)
+//      presence     tokens of the output: z = z - penalty
+//      min_tokens   masked tokens: z = -inf
+//    Z = the largest z. It must be finite, and no z NaN, else kNonFinite: every token is masked, or
+//    a sum overflowed.
+// 3. temperature < 1e-5, above all 0: the token with the largest z, ties by lower id. Done.
 // 4. Weights w[i] = exp((z[i] - Z) / temperature); the best token weighs 1. Tokens rank by z, ties
-// by lower id.
-//    top_k        ranks above top_k are dropped (0: none)
-//    top_p        T = tiled sum of the kept weights. The shortest prefix of the ranking whose tiled
-//    sum is >= top_p * T stays, at
-//                 least one token (1: all stay). A tiled sum never falls when a weight joins it, so
-//                 the prefix is well defined.
-//    min_p        tokens with w < min_p are dropped
-// 5. The draw: u = RandomUniform(seed, position, draw) of common/random.h; target = u * (tiled sum
-// of the kept weights). Tiles in
-//    order, c = running sum of tile sums: the first tile with c > target holds the token (the last
-//    tile of positive sum if none). In it, from the running sum before it, weights are added one by
-//    one in order of id: the first token with sum > target; if rounding leaves none, the tile's
-//    last token of positive weight.
-// The tiled sum over V values (those of dropped tokens count as +0): tiles of 1,024 in order of id,
-// the last padded with +0; in a tile the halving tree x[i] = x[i] + x[i + half] for half = 512,
-// 256, ... 1; the tiles' sums added from the left. fp32.
+//    by lower id.
+//      top_k        the first top_k of the ranking stay (0: all)
+//      top_p        T = tiled sum of the weights that stay. The shortest prefix of the ranking
+//                   whose tiled sum is >= top_p * T stays (1: all). A tiled sum never falls when a
+//                   weight joins it, so that prefix is well defined.
+//      min_p        tokens with w >= min_p stay
+// 5. The draw: u = RandomUniform(seed, position, draw) of common/random.h, target = u * (tiled sum
+//    of the weights that stay). Tiles in order, c = running sum of tile sums: the first tile with
+//    c > target holds the token, or, if none, the last tile of positive sum. In it, from the
+//    running sum before it, weights are added one by one in order of id: the first token with sum >
+//    target; if rounding leaves none, the tile's last token of positive weight.
+// The tiled sum over V values, tokens that do not stay counting as +0: tiles of 1,024 in order of
+// id, the last padded with +0; in a tile the halving tree x[i] = x[i] + x[i + half] for half = 512,
+// 256, ... 1; the tiles' sums added from the left.
 //
-// exp and log are those of kernels/math.h; every other operation is one IEEE operation.
+// exp and log are those of kernels/math.h; every other operation is one IEEE fp32 operation.
 
 #include <cstdint>
 
@@ -67,8 +65,7 @@ enum class SamplerMode : uint8_t {
 
 // One row and how to choose from it.
 struct SamplerRow {
-  float* logits =
-      nullptr;  // [vocab_size]; holds z for a while, and is what it was when the op returns
+  float* logits = nullptr;  // [vocab_size]; holds z meanwhile, unchanged when the op returns
   SamplerMode mode = SamplerMode::kSample;
   int32_t scored_token = 0;  // kScore
   bool wants_logprobs = false;
@@ -83,11 +80,9 @@ struct SamplerRow {
   float frequency_penalty = 0.0f;
   const TokenBias* biases = nullptr;  // [bias_count], each token once
   int64_t bias_count = 0;
-  const TokenHistory* history =
-      nullptr;  // [history_count], each token once; any order; may be empty if no penalty is set
+  const TokenHistory* history = nullptr;  // [history_count], each token once, any order
   int64_t history_count = 0;
-  const int32_t* masked_tokens =
-      nullptr;  // [masked_count] stop tokens while fewer than min_tokens are out
+  const int32_t* masked_tokens = nullptr;  // [masked_count] stop tokens until min_tokens are out
   int64_t masked_count = 0;
   float* saved = nullptr;  // scratch [bias_count + history_count + masked_count], for the logits
                            // that these lists change

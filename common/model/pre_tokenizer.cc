@@ -47,9 +47,12 @@ constexpr std::array<PreTokenizerRules, 7> kRules = {{
     {.name = "gpt2", .pattern = kGpt2Pattern},
     {.name = "gpt-2", .pattern = kGpt2Pattern},
     {.name = "smollm", .pattern = kSmolLmPattern},
-    {.name = "llama-bpe", .pattern = kLlama3Pattern, .ignore_merges = true},
-    {.name = "llama3", .pattern = kLlama3Pattern, .ignore_merges = true},
-    {.name = "llama-v3", .pattern = kLlama3Pattern, .ignore_merges = true},
+    {.name = "llama-bpe",
+     .pattern = kLlama3Pattern,
+     .ignore_merges = true,
+     .adds_bos_unsaid = true},
+    {.name = "llama3", .pattern = kLlama3Pattern, .ignore_merges = true, .adds_bos_unsaid = true},
+    {.name = "llama-v3", .pattern = kLlama3Pattern, .ignore_merges = true, .adds_bos_unsaid = true},
     {.name = "qwen2", .pattern = kQwen2Pattern, .normalize_nfc = true},
 }};
 

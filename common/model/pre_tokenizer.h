@@ -21,10 +21,11 @@
 namespace octavo {
 
 struct PreTokenizerRules {
-  const char* name;     // GGUF's `tokenizer.ggml.pre`
-  const char* pattern;  // of one word; matches at every place of every text
-  bool normalize_nfc;   // text is brought to NFC first
-  bool ignore_merges;   // a word that is a token is taken whole, whatever the merges make of it
+  const char* name = "";         // GGUF's `tokenizer.ggml.pre`
+  const char* pattern = "";      // of one word; matches at every place of every text
+  bool normalize_nfc = false;    // text is brought to NFC first
+  bool ignore_merges = false;    // a word that is a token is taken whole, whatever its merges make
+  bool adds_bos_unsaid = false;  // a model file that does not say whether BOS comes first means yes
 };
 
 // The rules of that name (gpt2, smollm, llama-bpe, qwen2, and the names that mean the same), or

@@ -40,7 +40,6 @@ struct TokenizerSpec {
   std::optional<TokenId> eos_id;  // ends a text
   std::optional<TokenId> eot_id;  // ends a turn
   std::optional<TokenId> pad_id;
-  std::optional<TokenId> unknown_id;
 
   // The model expects a BOS before every prompt that brings none of its own.
   bool add_bos = false;

@@ -16,11 +16,17 @@
 //  RequestRefused. (6) The digest is that of the tables the worker has after the last plan.
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/container/btree_map.h"
+#include "absl/container/btree_set.h"
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
@@ -28,6 +34,11 @@
 #include "scheduler/core/events.h"
 #include "scheduler/core/introspection.h"
 #include "scheduler/core/options.h"
+#include "scheduler/core/planner.h"
+#include "scheduler/core/replica.h"
+#include "scheduler/core/request_queue.h"
+#include "scheduler/core/sequence.h"
+#include "scheduler/core/step_trace.h"
 
 namespace octavo {
 
@@ -35,7 +46,6 @@ class Engine {
  public:
   // REQUIRES: options.Validate() is OK.
   explicit Engine(EngineOptions options);
-  ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
@@ -55,7 +65,7 @@ class Engine {
 
   // --- Looking inside (AdminService). None changes anything. ---
   SchedulerState State() const;
-  const EngineCounters& counters() const;
+  EngineCounters Counters() const;
   // Live requests in the order they would run: running, then waiting, then paused waiting; `first`
   // of them skipped.
   std::vector<RequestRecord> ListRequests(uint32_t first, uint32_t limit) const;
@@ -66,6 +76,8 @@ class Engine {
   std::optional<BlockTableRecord> BlockTableOf(RequestId request_id) const;
   // Blocks [first, first + limit) of the pool.
   std::vector<BlockRecord> ListBlocks(uint32_t first, uint32_t limit) const;
+  // The blocks that nobody holds, the one that is reused first in front.
+  std::vector<BlockId> ReuseOrder(uint32_t limit) const;
   PrefixLookup LookupPrefix(std::span<const TokenId> tokens, absl::string_view cache_salt) const;
   // The last `limit` steps, oldest first.
   std::vector<StepRecord> StepTrace(uint32_t limit) const;
@@ -75,8 +87,82 @@ class Engine {
   absl::Status CheckInvariants() const;
 
  private:
-  class Core;
-  std::unique_ptr<Core> core_;
+  using Actions = std::vector<Action>;
+
+  // How a request ends.
+  struct Ending {
+    FinishReason reason = FinishReason::kError;
+    std::optional<TokenId> stop_token;
+    std::optional<uint32_t> kept_token_count;  // absent: all
+    absl::Status status;
+  };
+
+  // engine.cc: what clients and operators ask for.
+  void On(SubmitRequest event, absl::Time now, Actions& actions);
+  void On(const CancelRequest& event, absl::Time now, Actions& actions);
+  void On(const PauseRequest& event, absl::Time now, Actions& actions);
+  void On(const ResumeRequest& event, absl::Time now, Actions& actions);
+  void On(const DrainStarted& event, absl::Time now, Actions& actions);
+  void On(const ResetPrefixCache& event, absl::Time now, Actions& actions);
+  void On(const Tick& event, absl::Time now, Actions& actions);
+  absl::Status CheckSubmit(const SubmitRequest& event, absl::Time now) const;
+  // FailedPrecondition with the numbers if the pool could never hold it.
+  absl::Status CheckFits(uint32_t prompt_token_count, std::optional<uint32_t> max_tokens) const;
+  void ExpireDeadlines(absl::Time now, Actions& actions);
+  Request* FindLive(RequestId request_id);
+  // The only end of an accepted request.
+  void Finish(SequenceSlot slot, Ending ending, absl::Time now, Actions& actions);
+
+  // engine_plan.cc: applying what the planner chose.
+  void Admit(Admission& admission, absl::Time now, Actions& actions);
+  void Preempt(SequenceSlot slot);
+  // Back to waiting, with the tokens it has.
+  void Requeue(SequenceSlot slot);
+  // Takes a running sequence's place and blocks, and tells the worker with the next plan. Its state
+  // is the caller's to change.
+  void Vacate(SequenceSlot slot);
+  StepPlan MakePlan(const std::vector<ChosenRow>& rows);
+  void AddRow(const ChosenRow& row, StepPlan& plan, StepInFlight& flight);
+
+  // engine_results.cc: what replicas tell.
+  void On(StepCompleted event, absl::Time now, Actions& actions);
+  void On(const StepRefused& event, absl::Time now, Actions& actions);
+  void On(const ReplicaReady& event, absl::Time now, Actions& actions);
+  void On(const ReplicaLost& event, absl::Time now, Actions& actions);
+  // The oldest step in flight is done, with this result that CheckResult accepted.
+  void Settle(StepResult result, absl::Time now, Actions& actions);
+  void RollBackSteps();
+  void Reject(const absl::Status& status, absl::Time now, Actions& actions);
+  void LoseReplica(const absl::Status& status, absl::Time now, Actions& actions);
+
+  // engine_views.cc, engine_invariants.cc
+  RequestRecord MakeRecord(const Request& request) const;
+  absl::Status CheckSequence(const Request& request) const;
+  absl::Status CheckReplica() const;
+
+  const EngineOptions options_;
+  Planner planner_{&options_};
+  PlanChoice choice_;  // the planner's output, kept for its memory
+
+  // By id, so that walks are in the same order in every process.
+  absl::btree_map<RequestId, std::unique_ptr<Request>> requests_;
+  absl::flat_hash_map<std::string, RequestId> request_of_client_id_;
+  absl::btree_set<std::pair<absl::Time, RequestId>> deadlines_;  // the finite ones
+  SequenceStore sequences_;
+  RequestQueue queue_;
+  uint32_t waiting_count_ = 0;   // in the queue or paused outside it
+  uint64_t waiting_tokens_ = 0;  // prompt tokens of those
+  uint64_t last_arrival_ = 0;
+  SequenceId last_sequence_id_;
+
+  std::optional<Replica> replica_;  // absent until ready; several will be a list
+  Epoch last_epoch_;                // the highest ever seen
+  uint64_t evicted_before_ = 0;     // blocks evicted in earlier epochs
+
+  bool draining_ = false;
+  EngineCounters counters_;
+  StepTraceRing trace_;
+  std::deque<RequestRecord> ended_;  // the last options_.ended_request_count
 };
 
 }  // namespace octavo

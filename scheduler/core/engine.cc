@@ -1,0 +1,251 @@
+// Engine: what clients and operators ask for, and the one way a request ends.
+
+#include "scheduler/core/engine.h"
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "glog/logging.h"
+
+namespace octavo {
+namespace {
+
+FinishReason ReasonOf(CancelReason reason) {
+  switch (reason) {
+    case CancelReason::kClientGone:
+      return FinishReason::kCancelled;
+    case CancelReason::kAborted:
+      return FinishReason::kAborted;
+    case CancelReason::kStopString:
+      return FinishReason::kStopString;
+    case CancelReason::kDeadline:
+      return FinishReason::kDeadline;
+  }
+  return FinishReason::kCancelled;
+}
+
+absl::Status StatusOf(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kCancelled:
+      return absl::CancelledError("the client went away");
+    case FinishReason::kAborted:
+      return absl::AbortedError("the request was aborted");
+    case FinishReason::kDeadline:
+      return absl::DeadlineExceededError("the deadline passed before the request was finished");
+    default:
+      return absl::OkStatus();
+  }
+}
+
+}  // namespace
+
+Engine::Engine(EngineOptions options)
+    : options_(std::move(options)), trace_(options_.step_trace_length) {
+  CHECK(options_.Validate().ok()) << options_.Validate();
+}
+
+void Engine::Handle(Event event, absl::Time now, std::vector<Action>& actions) {
+  std::visit([&](auto&& it) { On(std::move(it), now, actions); }, std::move(event));
+  ExpireDeadlines(now, actions);
+}
+
+Request* Engine::FindLive(RequestId request_id) {
+  const auto it = requests_.find(request_id);
+  return it == requests_.end() ? nullptr : it->second.get();
+}
+
+absl::Status Engine::CheckFits(uint32_t prompt_token_count,
+                               std::optional<uint32_t> max_tokens) const {
+  if (!replica_) return absl::OkStatus();  // looked at again when there is a pool
+  // The last token is never computed: nothing follows it.
+  const uint64_t tokens = uint64_t{prompt_token_count} + max_tokens.value_or(1) - 1;
+  const KvLayout& layout = replica_->ledger.layout();
+  const uint32_t capacity = replica_->ledger.pool().capacity();
+  if (layout.BlocksFor(tokens) <= capacity) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "a prompt of ", prompt_token_count, " tokens",
+      max_tokens ? absl::StrCat(" and max_tokens ", *max_tokens) : std::string(), " take ",
+      layout.BlocksFor(tokens), " blocks of ", layout.block_size, " tokens; the whole pool has ",
+      capacity, ": shorten it, or start with a larger --num_blocks"));
+}
+
+absl::Status Engine::CheckSubmit(const SubmitRequest& event, absl::Time now) const {
+  const uint64_t prompt = event.prompt.size();
+  if (draining_) return absl::UnavailableError("the server is draining; use another one");
+  if (prompt == 0) return absl::InvalidArgumentError("the prompt is empty; it needs a token");
+  if (event.max_tokens == 0u) {
+    return absl::InvalidArgumentError("max_tokens is 0; it must be at least 1");
+  }
+  if (prompt + event.max_tokens.value_or(1) > options_.context_length) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the prompt has ", prompt, " tokens and max_tokens is ",
+        event.max_tokens ? absl::StrCat(*event.max_tokens) : std::string("at least 1"),
+        "; together they may be at most the model's length of ", options_.context_length));
+  }
+  if (event.deadline <= now) {
+    return absl::DeadlineExceededError("the deadline had passed when the request arrived");
+  }
+  if (request_of_client_id_.contains(event.client_request_id)) {
+    return absl::AlreadyExistsError(absl::StrCat("a request with id \"", event.client_request_id,
+                                                 "\" is running; choose another id"));
+  }
+  OCTAVO_RETURN_IF_ERROR(CheckFits(static_cast<uint32_t>(prompt), event.max_tokens));
+  if (waiting_count_ >= options_.max_waiting_requests) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the queue is full: ", waiting_count_, " requests wait, the limit is ",
+                     options_.max_waiting_requests, "; try again later"));
+  }
+  if (waiting_tokens_ + prompt > options_.max_waiting_tokens) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "the queue is full: ", waiting_tokens_, " prompt tokens wait, ", prompt,
+        " more exceed the limit of ", options_.max_waiting_tokens, "; try again later"));
+  }
+  return absl::OkStatus();
+}
+
+void Engine::On(SubmitRequest event, absl::Time now, Actions& actions) {
+  CHECK(!requests_.contains(event.request_id))
+      << "request " << event.request_id << " was submitted before";
+  ++counters_.requests_submitted;
+  if (absl::Status status = CheckSubmit(event, now); !status.ok()) {
+    ++counters_.requests_refused;
+    actions.push_back(RequestRefused{event.request_id, std::move(status)});
+    return;
+  }
+  last_sequence_id_ = SequenceId(last_sequence_id_.value() + 1);
+  auto request = std::make_unique<Request>(Request{
+      .id = event.request_id,
+      .client_request_id = std::move(event.client_request_id),
+      .prefix_scope = std::move(event.cache_salt),
+      .prompt_logprobs = event.prompt_logprobs,
+      .no_cache = event.no_cache,
+      .deadline = event.deadline,
+      .submitted = now,
+  });
+  Sequence sequence;
+  sequence.id = last_sequence_id_;
+  sequence.key = {event.priority, ++last_arrival_};
+  sequence.request = request.get();
+  sequence.seed = event.seed;
+  sequence.prompt_token_count = static_cast<uint32_t>(event.prompt.size());
+  sequence.stop =
+      MakeStopRule(event.sampling.stop_token_ids, event.sampling.min_tokens, event.max_tokens,
+                   sequence.prompt_token_count, options_.context_length);
+  sequence.sampling = std::move(event.sampling);
+  sequence.tokens = std::move(event.prompt);
+  ++waiting_count_;
+  waiting_tokens_ += sequence.prompt_token_count;
+  const QueueKey key = sequence.key;
+  request->sequence = sequences_.Add(std::move(sequence));
+  queue_.Push(key, request->sequence);
+  if (!request->client_request_id.empty()) {
+    request_of_client_id_[request->client_request_id] = request->id;
+  }
+  if (request->deadline != absl::InfiniteFuture()) {
+    deadlines_.emplace(request->deadline, request->id);
+  }
+  requests_[request->id] = std::move(request);
+}
+
+void Engine::On(const CancelRequest& event, absl::Time now, Actions& actions) {
+  Request* request = FindLive(event.request_id);
+  if (request == nullptr) {
+    ++counters_.ignored_commands;
+    return;
+  }
+  Ending ending{.reason = ReasonOf(event.reason), .status = StatusOf(ReasonOf(event.reason))};
+  if (event.reason == CancelReason::kStopString) ending.kept_token_count = event.kept_token_count;
+  Finish(request->sequence, std::move(ending), now, actions);
+}
+
+void Engine::On(const PauseRequest& event, absl::Time, Actions&) {
+  Request* request = FindLive(event.request_id);
+  if (request == nullptr || sequences_[request->sequence].is_paused()) {
+    ++counters_.ignored_commands;
+    return;
+  }
+  Sequence& sequence = sequences_[request->sequence];
+  if (sequence.is_running()) {
+    Move(sequence, SequenceState::kPausedRunning);
+  } else {
+    queue_.Remove(sequence.key);
+    Move(sequence, SequenceState::kPausedWaiting);
+  }
+}
+
+void Engine::On(const ResumeRequest& event, absl::Time, Actions&) {
+  Request* request = FindLive(event.request_id);
+  if (request == nullptr || !sequences_[request->sequence].is_paused()) {
+    ++counters_.ignored_commands;
+    return;
+  }
+  Sequence& sequence = sequences_[request->sequence];
+  if (sequence.is_running()) {
+    Move(sequence, SequenceState::kRunning);
+  } else {
+    Move(sequence, SequenceState::kWaiting);
+    queue_.Push(sequence.key, request->sequence);
+  }
+}
+
+void Engine::On(const DrainStarted&, absl::Time, Actions&) { draining_ = true; }
+
+void Engine::On(const ResetPrefixCache& event, absl::Time, Actions& actions) {
+  actions.push_back(
+      PrefixCacheReset{event.tag, replica_ ? replica_->ledger.ResetPrefixes() : absl::OkStatus()});
+}
+
+void Engine::On(const Tick&, absl::Time, Actions&) {}
+
+void Engine::ExpireDeadlines(absl::Time now, Actions& actions) {
+  while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
+    const Request& request = *requests_.at(deadlines_.begin()->second);
+    Finish(request.sequence,
+           {.reason = FinishReason::kDeadline, .status = StatusOf(FinishReason::kDeadline)}, now,
+           actions);
+  }
+}
+
+void Engine::Finish(SequenceSlot slot, Ending ending, absl::Time now, Actions& actions) {
+  Sequence& sequence = sequences_[slot];
+  Request& request = *sequence.request;
+  if (sequence.is_running()) {
+    Vacate(slot);
+  } else {
+    if (sequence.state == SequenceState::kWaiting) queue_.Remove(sequence.key);
+    --waiting_count_;
+    waiting_tokens_ -= sequence.prompt_token_count;
+  }
+  Move(sequence, SequenceState::kEnded);
+  ++counters_.requests_finished[static_cast<size_t>(ending.reason)];
+
+  RequestRecord record = MakeRecord(request);
+  record.finish_reason = ending.reason;
+  record.finished = now;
+  ended_.push_back(std::move(record));
+  if (ended_.size() > options_.ended_request_count) ended_.pop_front();
+
+  actions.push_back(RequestFinished{
+      .request_id = request.id,
+      .reason = ending.reason,
+      .stop_token = ending.stop_token,
+      .status = std::move(ending.status),
+      .prompt_token_count = sequence.prompt_token_count,
+      .completion_token_count = ending.kept_token_count.value_or(sequence.output_count()),
+      .cached_token_count = request.cached_token_count,
+      .preemption_count = request.preemption_count,
+      .submitted = request.submitted,
+      .admitted = request.admitted,
+      .first_token = request.first_token,
+      .finished = now,
+  });
+  if (!request.client_request_id.empty()) request_of_client_id_.erase(request.client_request_id);
+  if (request.deadline != absl::InfiniteFuture()) deadlines_.erase({request.deadline, request.id});
+  sequences_.Remove(slot);
+  requests_.erase(request.id);
+}
+
+}  // namespace octavo

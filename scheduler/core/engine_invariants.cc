@@ -1,0 +1,155 @@
+// Engine: the proof that its books balance. Each check recounts from the sequences what the engine
+// keeps incrementally.
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "common/table_digest.h"
+#include "scheduler/core/engine.h"
+
+namespace octavo {
+namespace {
+
+absl::Status Fault(const Sequence& sequence, const std::string& what) {
+  return absl::InternalError(absl::StrCat("sequence ", sequence.id.value(), " (",
+                                          SequenceStateName(sequence.state), "): ", what));
+}
+
+absl::Status Differs(const char* what, uint64_t kept, uint64_t counted) {
+  return absl::InternalError(absl::StrCat(what, ": kept ", kept, ", counted ", counted));
+}
+
+}  // namespace
+
+absl::Status Engine::CheckSequence(const Request& request) const {
+  const Sequence& sequence = sequences_[request.sequence];
+  if (sequence.request != &request) return Fault(sequence, "it does not know its request");
+  if (sequence.state == SequenceState::kEnded) return Fault(sequence, "it has ended and is here");
+  if (sequence.pending_samples > 2) {
+    return Fault(sequence, absl::StrCat(sequence.pending_samples, " samples are pending"));
+  }
+  if (sequence.output_count() >= sequence.stop.max_tokens) {
+    return Fault(sequence, absl::StrCat("it has ", sequence.output_count(), " of at most ",
+                                        sequence.stop.max_tokens, " tokens and goes on"));
+  }
+  if (!sequence.is_running()) {
+    if (!sequence.table.empty() || sequence.written != 0 || sequence.planned != 0 ||
+        sequence.on_worker || sequence.target_blocks != 0) {
+      return Fault(sequence, "it waits and has blocks, written tokens or a place on the worker");
+    }
+    return absl::OkStatus();
+  }
+  if (!replica_) return Fault(sequence, "it runs on no replica");
+  const KvLayout& layout = replica_->ledger.layout();
+  if (sequence.written > sequence.planned || sequence.planned >= sequence.reach()) {
+    return Fault(sequence, absl::StrCat("written ", sequence.written, ", planned ",
+                                        sequence.planned, ", reach ", sequence.reach()));
+  }
+  if (sequence.table.size() < layout.BlocksFor(sequence.planned)) {
+    return Fault(sequence, absl::StrCat(sequence.table.size(), " blocks for ", sequence.planned,
+                                        " planned tokens"));
+  }
+  const bool cached = options_.prefix_cache && !request.no_cache;
+  const uint32_t full = sequence.written / layout.block_size;
+  if (sequence.table.indexed_count() != (cached ? full : 0)) {
+    return Fault(sequence, absl::StrCat(sequence.table.indexed_count(), " blocks are indexed of ",
+                                        full, " full ones"));
+  }
+  for (uint32_t i = 0; i < sequence.table.indexed_count(); ++i) {
+    const auto stored = replica_->ledger.index().TokensOf(sequence.table[i]);
+    if (!std::equal(stored.begin(), stored.end(),
+                    sequence.tokens.begin() + size_t{i} * layout.block_size)) {
+      return Fault(sequence, absl::StrCat("block ", sequence.table[i].value(), " at index ", i,
+                                          " is indexed with other tokens"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Engine::CheckReplica() const {
+  const Replica& replica = *replica_;
+  std::vector<uint32_t> references(replica.ledger.pool().capacity(), 0);
+  uint64_t digest = 0;
+  uint32_t promised = 0;
+  const Sequence* before = nullptr;
+  for (const SequenceSlot slot : replica.running) {
+    const Sequence& sequence = sequences_[slot];
+    if (!sequence.is_running()) return Fault(sequence, "it is among the running");
+    if (before != nullptr && !(before->key < sequence.key)) {
+      return Fault(sequence, "it is out of order among the running");
+    }
+    before = &sequence;
+    promised += sequence.promised_blocks();
+    for (uint32_t i = 0; i < sequence.table.size(); ++i) {
+      ++references[sequence.table[i].value()];
+      if (sequence.on_worker && i < sequence.table.sent_count()) {
+        digest += EntryDigest(sequence.id, i, sequence.table[i]);
+      }
+    }
+  }
+  OCTAVO_RETURN_IF_ERROR(
+      replica.ledger.CheckInvariants(std::move(references), replica.last_settled));
+  if (promised != replica.promised_blocks) {
+    return Differs("promised blocks", replica.promised_blocks, promised);
+  }
+  if (promised > replica.ledger.available_count()) {
+    return Differs("promised blocks of those available", promised,
+                   replica.ledger.available_count());
+  }
+  if (digest != replica.digest) return Differs("table digest", replica.digest, digest);
+  if (replica.in_flight.size() > options_.max_steps_in_flight ||
+      replica.in_flight.size() != replica.last_planned.value() - replica.last_settled.value()) {
+    return Differs("steps in flight", replica.in_flight.size(),
+                   replica.last_planned.value() - replica.last_settled.value());
+  }
+  if (replica.running.size() > options_.max_sequences) {
+    return Differs("running sequences at most", options_.max_sequences, replica.running.size());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Engine::CheckInvariants() const {
+  uint32_t waiting = 0;
+  uint32_t queued = 0;
+  uint32_t running = 0;
+  uint64_t waiting_tokens = 0;
+  size_t deadlines = 0;
+  size_t names = 0;
+  for (const auto& [id, request] : requests_) {
+    OCTAVO_RETURN_IF_ERROR(CheckSequence(*request));
+    const Sequence& sequence = sequences_[request->sequence];
+    running += sequence.is_running();
+    if (!sequence.is_running()) {
+      ++waiting;
+      waiting_tokens += sequence.prompt_token_count;
+      queued += sequence.state == SequenceState::kWaiting;
+    }
+    deadlines += deadlines_.contains({request->deadline, id});
+    names += !request->client_request_id.empty();
+  }
+  if (sequences_.size() != requests_.size()) {
+    return Differs("sequences", sequences_.size(), requests_.size());
+  }
+  if (waiting != waiting_count_) return Differs("waiting requests", waiting_count_, waiting);
+  if (waiting_tokens != waiting_tokens_) {
+    return Differs("waiting tokens", waiting_tokens_, waiting_tokens);
+  }
+  if (queued != queue_.size()) return Differs("queue", queue_.size(), queued);
+  if (deadlines != deadlines_.size()) return Differs("deadlines", deadlines_.size(), deadlines);
+  if (names != request_of_client_id_.size()) {
+    return Differs("client request ids", request_of_client_id_.size(), names);
+  }
+  for (const auto& [key, slot] : queue_) {
+    if (sequences_[slot].state != SequenceState::kWaiting || sequences_[slot].key != key) {
+      return Fault(sequences_[slot], "it is in the queue");
+    }
+  }
+  if (!replica_) {
+    return running == 0 ? absl::OkStatus() : Differs("running without a replica", 0, running);
+  }
+  if (running != replica_->running.size()) {
+    return Differs("running sequences", replica_->running.size(), running);
+  }
+  return CheckReplica();
+}
+
+}  // namespace octavo

@@ -1,0 +1,184 @@
+// Engine: making a step of what the planner chose. The choice is complete and covered by blocks
+// that are there, so that nothing here can fail halfway.
+
+#include <algorithm>
+#include <utility>
+
+#include "glog/logging.h"
+#include "scheduler/core/engine.h"
+
+namespace octavo {
+
+bool Engine::PlanNext(absl::Time now, std::vector<Action>& actions) {
+  ExpireDeadlines(now, actions);
+  if (!replica_ || replica_->in_flight.size() >= options_.max_steps_in_flight) return false;
+  while (true) {
+    planner_.Choose(*replica_, sequences_, queue_, choice_);
+    for (const SequenceSlot slot : choice_.exhausted) {
+      Finish(slot, {.reason = FinishReason::kPoolExhausted}, now, actions);
+    }
+    if (!choice_.exhausted.empty()) continue;
+    for (const SequenceSlot slot : choice_.preempted) Preempt(slot);
+    if (!choice_.rows.empty()) break;
+    // What was preempted may be all that stood in the way; if a step in flight does too, its
+    // completion comes back here.
+    if (choice_.preempted.empty() || !replica_->in_flight.empty()) return false;
+  }
+  // Hits first: a block somebody was promised must not be evicted for another row of the same step.
+  for (Admission& admission : choice_.admitted) Admit(admission, now, actions);
+  StepPlan plan = MakePlan(choice_.rows);
+  ++counters_.steps_planned;
+  trace_.AddPlan(plan, now);
+  actions.push_back(SendPlan{std::move(plan)});
+  return true;
+}
+
+void Engine::Admit(Admission& admission, absl::Time now, Actions& actions) {
+  Sequence& sequence = sequences_[admission.slot];
+  Request& request = *sequence.request;
+  queue_.Remove(sequence.key);
+  --waiting_count_;
+  waiting_tokens_ -= sequence.prompt_token_count;
+  Move(sequence, SequenceState::kRunning);
+  replica_->ledger.Share(admission.hit, sequence.table);
+  sequence.written = admission.hit.token_count;
+  sequence.planned = admission.hit.token_count;
+  sequence.target_blocks = admission.target_blocks;
+  replica_->promised_blocks += sequence.promised_blocks();
+  auto& running = replica_->running;
+  running.insert(std::upper_bound(running.begin(), running.end(), admission.slot,
+                                  [this](SequenceSlot a, SequenceSlot b) {
+                                    return sequences_[a].key < sequences_[b].key;
+                                  }),
+                 admission.slot);
+  if (request.admitted.has_value()) {
+    if (sequence.given_up > sequence.written) {
+      counters_.recomputed_tokens += sequence.given_up - sequence.written;
+    }
+    sequence.given_up = 0;
+    return;
+  }
+  request.admitted = now;
+  request.cached_token_count = admission.hit.token_count;
+  ++counters_.requests_admitted;
+  counters_.prompt_tokens += sequence.prompt_token_count;
+  if (options_.prefix_cache && !request.no_cache && !request.prompt_logprobs) {
+    counters_.prefix_queried_tokens += sequence.tokens.size();
+    counters_.prefix_hit_tokens += admission.hit.token_count;
+  }
+  actions.push_back(
+      RequestAdmitted{request.id, request.cached_token_count, now - request.submitted});
+}
+
+void Engine::Preempt(SequenceSlot slot) {
+  Sequence& sequence = sequences_[slot];
+  sequence.given_up = sequence.written;
+  ++sequence.request->preemption_count;
+  ++counters_.preemptions;
+  Requeue(slot);
+}
+
+void Engine::Requeue(SequenceSlot slot) {
+  Sequence& sequence = sequences_[slot];
+  const bool paused = sequence.is_paused();
+  Vacate(slot);
+  Move(sequence, paused ? SequenceState::kPausedWaiting : SequenceState::kWaiting);
+  if (!paused) queue_.Push(sequence.key, slot);
+  ++waiting_count_;
+  waiting_tokens_ += sequence.prompt_token_count;
+}
+
+void Engine::Vacate(SequenceSlot slot) {
+  Sequence& sequence = sequences_[slot];
+  auto& running = replica_->running;
+  running.erase(std::find(running.begin(), running.end(), slot));
+  replica_->promised_blocks -= sequence.promised_blocks();
+  sequence.target_blocks = 0;
+  if (sequence.on_worker) {
+    replica_->digest -= sequence.table.digest();
+    replica_->releases.push_back(sequence.id);
+    sequence.on_worker = false;
+  }
+  if (sequence.last_step > replica_->last_settled) {
+    replica_->ledger.ReleaseAfter(sequence.last_step, sequence.table);
+  } else {
+    replica_->ledger.Release(sequence.table);
+  }
+  sequence.written = 0;
+  sequence.planned = 0;
+}
+
+StepPlan Engine::MakePlan(const std::vector<ChosenRow>& rows) {
+  Replica& replica = *replica_;
+  replica.last_planned = StepNumber(replica.last_planned.value() + 1);
+  StepPlan plan{.replica_id = replica.id,
+                .epoch = replica.epoch,
+                .step = replica.last_planned,
+                .resets_state = std::exchange(replica.resets_state, false),
+                .releases = std::exchange(replica.releases, {})};
+  plan.layer_groups.resize(1);
+  plan.rows.reserve(rows.size());
+  plan.token_ids.reserve(rows.size());
+  plan.layer_groups[0].new_block_counts.reserve(rows.size());
+  StepInFlight flight{.step = plan.step};
+  flight.rows.reserve(rows.size());
+  for (const ChosenRow& row : rows) AddRow(row, plan, flight);
+  plan.layer_groups[0].digest = replica.digest;
+  flight.digest = replica.digest;
+  replica.in_flight.push_back(std::move(flight));
+  return plan;
+}
+
+void Engine::AddRow(const ChosenRow& row, StepPlan& plan, StepInFlight& flight) {
+  Replica& replica = *replica_;
+  Sequence& sequence = sequences_[row.slot];
+  const uint32_t first = row.first_position;
+  const uint32_t end = first + row.token_count;
+  const auto known = static_cast<uint32_t>(sequence.tokens.size());
+  const bool samples = end == sequence.reach();
+  const bool feeds_sampled = end > known;
+  CHECK_EQ(first, sequence.planned);
+  // The worker feeds back what it sampled in the step before, and no other.
+  CHECK(!feeds_sampled || sequence.last_step.value() + 1 == plan.step.value());
+
+  replica.promised_blocks -= sequence.promised_blocks();
+  replica.ledger.Append(row.new_block_count, sequence.table);
+  replica.promised_blocks += sequence.promised_blocks();
+
+  const bool scores = sequence.scores_due() && first + 1 < sequence.prompt_token_count;
+  if (!sequence.on_worker) {
+    SequenceStart start{.sequence_id = sequence.id,
+                        .seed = sequence.seed,
+                        .prompt_token_count = sequence.prompt_token_count,
+                        .sampling = sequence.sampling};
+    if (sequence.sampling.needs_history() || sequence.scores_due()) start.history = sequence.tokens;
+    plan.starts.push_back(std::move(start));
+    sequence.on_worker = true;
+  }
+  LayerGroupChange& change = plan.layer_groups[0];
+  const auto new_blocks = sequence.table.blocks().subspan(sequence.table.sent_count());
+  change.new_block_counts.push_back(static_cast<uint32_t>(new_blocks.size()));
+  change.new_blocks.insert(change.new_blocks.end(), new_blocks.begin(), new_blocks.end());
+  replica.digest += sequence.table.MarkSent(sequence.id);
+
+  plan.rows.push_back({.sequence_id = sequence.id,
+                       .first_position = first,
+                       .token_count = row.token_count,
+                       .samples = samples,
+                       .feeds_sampled = feeds_sampled,
+                       .scores = scores});
+  plan.token_ids.insert(plan.token_ids.end(), sequence.tokens.begin() + first,
+                        sequence.tokens.begin() + std::min(end, known));
+  flight.rows.push_back(
+      {.slot = row.slot,
+       .sequence_id = sequence.id,
+       .first_position = first,
+       .token_count = row.token_count,
+       .samples = samples,
+       .score_count = scores ? std::min(end + 1, sequence.prompt_token_count) - (first + 1) : 0});
+  sequence.planned = end;
+  sequence.pending_samples += samples;
+  sequence.last_step = plan.step;
+}
+
+}  // namespace octavo

@@ -1,0 +1,244 @@
+// Engine: what replicas tell. A result is applied once, in the order of the steps, and whole;
+// everything else that may arrive over a network (again, late, early, of another epoch) is
+// recognised and counted.
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "glog/logging.h"
+#include "scheduler/core/engine.h"
+#include "scheduler/core/result_check.h"
+
+namespace octavo {
+
+void Engine::On(StepCompleted event, absl::Time now, Actions& actions) {
+  StepResult& result = event.result;
+  if (!replica_ || result.replica_id != replica_->id || result.epoch != replica_->epoch) {
+    ++counters_.stale_results;
+    return;
+  }
+  Replica& replica = *replica_;
+  if (result.step > replica.last_planned) {
+    ++counters_.unknown_results;
+    return;
+  }
+  if (result.step <= replica.last_settled) {
+    const bool rolled_back =
+        result.step >= replica.rolled_back_from && result.step <= replica.rolled_back_through;
+    ++(rolled_back ? counters_.stale_results : counters_.duplicate_results);
+    return;
+  }
+  const size_t index = result.step.value() - replica.last_settled.value() - 1;
+  StepInFlight& flight = replica.in_flight[index];
+  if (flight.result.has_value()) {
+    ++counters_.duplicate_results;
+    return;
+  }
+  if (absl::Status status = CheckResult(flight, result); !status.ok()) {
+    Reject(status, now, actions);
+    return;
+  }
+  if (index > 0) ++counters_.reordered_results;
+  flight.result = std::move(result);
+  while (!replica.in_flight.empty() && replica.in_flight.front().result.has_value()) {
+    Settle(*std::move(replica.in_flight.front().result), now, actions);
+  }
+}
+
+void Engine::Settle(StepResult result, absl::Time now, Actions& actions) {
+  Replica& replica = *replica_;
+  const StepInFlight flight = std::move(replica.in_flight.front());
+  replica.in_flight.pop_front();
+  replica.last_settled = flight.step;
+  replica.consecutive_resyncs = 0;
+  ++counters_.steps_completed;
+  replica.ledger.CompleteThrough(flight.step);
+
+  TokensGenerated generated;
+  generated.tokens.reserve(result.sampled.size());
+  std::vector<std::pair<SequenceSlot, Ending>> endings;
+  size_t sampled = 0;
+  size_t scored = 0;
+  // `top` has the alternatives of all sampled tokens before those of the scored ones.
+  uint32_t sampled_top = 0;
+  uint32_t scored_top = 0;
+  for (const TokenOutcome& outcome : result.sampled) scored_top += outcome.top_count;
+
+  for (const RowInFlight& row : flight.rows) {
+    const bool failed = HasFailed(result, row.sequence_id);
+    counters_.computed_tokens += row.token_count;
+    Sequence* sequence = sequences_.Find(row.slot, row.sequence_id);  // null: it ended meanwhile
+    // A sequence that was preempted meanwhile takes its token; what the row wrote went with its
+    // blocks.
+    if (sequence != nullptr && sequence->is_running() && !failed) {
+      sequence->written = row.first_position + row.token_count;
+      if (!sequence->request->no_cache) {
+        replica.ledger.IndexFull(sequence->tokens, sequence->written,
+                                 sequence->request->prefix_scope, flight.step, sequence->table);
+      }
+    }
+    for (; scored < result.scored.size() && result.scored[scored].sequence_id == row.sequence_id;
+         ++scored) {
+      const TokenOutcome& outcome = result.scored[scored];
+      if (sequence != nullptr && sequence->scores_due() &&
+          outcome.position == sequence->next_score) {
+        generated.tokens.push_back({.request_id = sequence->request->id,
+                                    .scores_prompt = true,
+                                    .outcome = outcome,
+                                    .first_top = scored_top});
+        ++sequence->next_score;
+      }
+      scored_top += outcome.top_count;
+    }
+    if (failed) {
+      if (sequence == nullptr) continue;
+      sequence->pending_samples -= row.samples;
+      endings.emplace_back(row.slot,
+                           Ending{.reason = FinishReason::kError,
+                                  .status = absl::InternalError(absl::StrCat(
+                                      "the model gave logits that are not finite at position ",
+                                      row.first_position + row.token_count))});
+      continue;
+    }
+    if (!row.samples) continue;
+    const TokenOutcome& outcome = result.sampled[sampled++];
+    if (sequence != nullptr) {
+      --sequence->pending_samples;
+      sequence->tokens.push_back(outcome.token_id);
+      if (!sequence->request->first_token) sequence->request->first_token = now;
+      ++counters_.generated_tokens;
+      generated.tokens.push_back(
+          {.request_id = sequence->request->id, .outcome = outcome, .first_top = sampled_top});
+      if (auto verdict = StopAfter(sequence->stop, sequence->output_count(), outcome.token_id)) {
+        endings.emplace_back(row.slot,
+                             Ending{.reason = verdict->reason, .stop_token = verdict->stop_token});
+      }
+    }
+    sampled_top += outcome.top_count;
+  }
+  generated.top = result.top;
+  trace_.AddResult(std::move(result), now);
+  if (!generated.tokens.empty()) actions.push_back(std::move(generated));
+  for (auto& [slot, ending] : endings) Finish(slot, std::move(ending), now, actions);
+}
+
+void Engine::On(const StepRefused& event, absl::Time now, Actions& actions) {
+  if (!replica_ || event.replica_id != replica_->id || event.epoch != replica_->epoch ||
+      event.step <= replica_->last_settled || event.step > replica_->last_planned) {
+    ++counters_.stale_results;
+    return;
+  }
+  if (++replica_->consecutive_resyncs > options_.max_consecutive_resyncs) {
+    Reject(absl::FailedPreconditionError(
+               absl::StrCat("the replica refused ", replica_->consecutive_resyncs,
+                            " plans in a row; the last answer: ", event.status.ToString())),
+           now, actions);
+    return;
+  }
+  ++counters_.resyncs;
+  RollBackSteps();
+  // The worker's tables are not what we think: it starts over from ours. Its pages keep what
+  // completed steps wrote.
+  for (const SequenceSlot slot : replica_->running) {
+    sequences_[slot].table.MarkForgotten();
+    sequences_[slot].on_worker = false;
+  }
+  replica_->releases.clear();
+  replica_->digest = 0;
+  replica_->resets_state = true;
+}
+
+// Steps in flight never happened: nothing they wrote was indexed, so counts going back is all there
+// is to undo. Their blocks come back at once: the worker applies plans in order, so whatever it
+// still does for them is done before a later plan begins.
+void Engine::RollBackSteps() {
+  Replica& replica = *replica_;
+  for (const StepInFlight& flight : replica.in_flight) {
+    for (const RowInFlight& row : flight.rows) {
+      Sequence* sequence = sequences_.Find(row.slot, row.sequence_id);
+      if (sequence == nullptr) continue;
+      sequence->pending_samples = 0;
+      sequence->planned = sequence->written;
+    }
+  }
+  if (!replica.in_flight.empty()) {
+    replica.rolled_back_from = replica.in_flight.front().step;
+    replica.rolled_back_through = replica.last_planned;
+  }
+  replica.in_flight.clear();
+  replica.last_settled = replica.last_planned;
+  replica.ledger.CompleteThrough(replica.last_settled);
+  trace_.RollBack();
+}
+
+void Engine::Reject(const absl::Status& status, absl::Time now, Actions& actions) {
+  actions.push_back(ReplicaRejected{replica_->id, replica_->epoch, status});
+  LoseReplica(status, now, actions);
+}
+
+void Engine::On(const ReplicaLost& event, absl::Time now, Actions& actions) {
+  if (!replica_ || event.replica_id != replica_->id || event.epoch != replica_->epoch) return;
+  LoseReplica(event.status, now, actions);
+}
+
+void Engine::LoseReplica(const absl::Status& status, absl::Time now, Actions& actions) {
+  ++counters_.replica_losses;
+  RollBackSteps();
+  while (!replica_->running.empty()) {
+    const SequenceSlot slot = replica_->running.back();
+    if (options_.requeue_on_replica_loss) {
+      Requeue(slot);
+    } else {
+      Finish(slot,
+             {.reason = FinishReason::kError,
+              .status = absl::UnavailableError(
+                  absl::StrCat("the replica that ran the request was lost: ", status.ToString()))},
+             now, actions);
+    }
+  }
+  evicted_before_ += replica_->ledger.evicted_count();
+  replica_.reset();
+  for (const auto& [id, request] : requests_) sequences_[request->sequence].last_step = {};
+}
+
+void Engine::On(const ReplicaReady& event, absl::Time now, Actions& actions) {
+  if (event.epoch <= last_epoch_) {
+    ++counters_.stale_results;
+    return;
+  }
+  last_epoch_ = event.epoch;
+  if (replica_) {
+    LoseReplica(absl::UnavailableError("it started anew"), now, actions);
+  }
+  absl::Status status;
+  if (event.layer_groups.size() != 1) {
+    status = absl::InvalidArgumentError(absl::StrCat("the replica has ", event.layer_groups.size(),
+                                                     " layer groups; 1 is supported"));
+  } else if (event.layer_groups[0].block_count == 0) {
+    status = absl::InvalidArgumentError("the replica's pool has 0 blocks; it must have at least 1");
+  } else {
+    status = event.layer_groups[0].layout.Validate();
+  }
+  if (!status.ok()) {
+    actions.push_back(ReplicaRejected{event.replica_id, event.epoch, status});
+    return;
+  }
+  replica_.emplace(event.replica_id, event.epoch,
+                   KvLedger(event.layer_groups[0].layout, event.layer_groups[0].block_count,
+                            options_.prefix_cache, options_.prefix_seed));
+  // Who was accepted while there was no pool may turn out to be too long for it.
+  std::vector<std::pair<SequenceSlot, absl::Status>> too_long;
+  for (const auto& [id, request] : requests_) {
+    const Sequence& sequence = sequences_[request->sequence];
+    const bool is_explicit = sequence.stop.limit_reason == FinishReason::kLength;
+    absl::Status fits =
+        CheckFits(sequence.prompt_token_count,
+                  is_explicit ? std::optional(sequence.stop.max_tokens) : std::nullopt);
+    if (!fits.ok()) too_long.emplace_back(request->sequence, std::move(fits));
+  }
+  for (auto& [slot, fits] : too_long) {
+    Finish(slot, {.reason = FinishReason::kError, .status = std::move(fits)}, now, actions);
+  }
+}
+
+}  // namespace octavo

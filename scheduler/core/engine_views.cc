@@ -1,0 +1,177 @@
+// Engine: what AdminService looks at. Nothing here changes anything.
+
+#include <algorithm>
+
+#include "scheduler/core/engine.h"
+
+namespace octavo {
+
+absl::Time Engine::NextDeadline() const {
+  return deadlines_.empty() ? absl::InfiniteFuture() : deadlines_.begin()->first;
+}
+
+bool Engine::idle() const { return requests_.empty(); }
+
+bool Engine::replica_ready() const { return replica_.has_value(); }
+
+EngineCounters Engine::Counters() const {
+  EngineCounters counters = counters_;
+  counters.evicted_blocks = evicted_before_ + (replica_ ? replica_->ledger.evicted_count() : 0);
+  return counters;
+}
+
+SchedulerState Engine::State() const {
+  SchedulerState state{.draining = draining_,
+                       .waiting_requests = waiting_count_,
+                       .waiting_tokens = waiting_tokens_,
+                       .counters = Counters()};
+  for (const auto& [id, request] : requests_) {
+    state.paused_sequences += sequences_[request->sequence].is_paused();
+  }
+  if (!replica_) return state;
+  const KvLedger& ledger = replica_->ledger;
+  state.replica_id = replica_->id;
+  state.replica_ready = true;
+  state.epoch = replica_->epoch;
+  state.last_planned_step = replica_->last_planned;
+  state.last_completed_step = replica_->last_settled;
+  state.steps_in_flight = static_cast<uint32_t>(replica_->in_flight.size());
+  state.block_size = ledger.layout().block_size;
+  state.capacity_blocks = ledger.pool().capacity();
+  state.free_blocks = ledger.pool().free_count();
+  state.cached_blocks = ledger.pool().cached_count();
+  state.held_blocks = ledger.pool().held_count();
+  state.returning_blocks = ledger.returning_count();
+  state.promised_blocks = replica_->promised_blocks;
+  state.running_sequences = static_cast<uint32_t>(replica_->running.size());
+  state.table_digest = replica_->digest;
+  return state;
+}
+
+RequestRecord Engine::MakeRecord(const Request& request) const {
+  const Sequence& sequence = sequences_[request.sequence];
+  return {
+      .request_id = request.id,
+      .client_request_id = request.client_request_id,
+      .sequence_id = sequence.id,
+      .replica_id = replica_ ? replica_->id : ReplicaId(),
+      .state = sequence.state,
+      .finish_reason = std::nullopt,
+      .priority = sequence.key.priority,
+      .prompt_token_count = sequence.prompt_token_count,
+      .output_token_count = sequence.output_count(),
+      .max_output_token_count = sequence.stop.max_tokens,
+      .computed_token_count = sequence.written,
+      .planned_token_count = sequence.planned,
+      .cached_token_count = request.cached_token_count,
+      .block_count = sequence.table.size(),
+      .preemption_count = request.preemption_count,
+      .seed = sequence.seed,
+      .submitted = request.submitted,
+      .admitted = request.admitted,
+      .first_token = request.first_token,
+      .finished = std::nullopt,
+      .deadline = request.deadline,
+  };
+}
+
+std::vector<RequestRecord> Engine::ListRequests(uint32_t first, uint32_t limit) const {
+  std::vector<RequestRecord> records;
+  const auto add = [&](const Request& request) {
+    if (first > 0) {
+      --first;
+    } else if (records.size() < limit) {
+      records.push_back(MakeRecord(request));
+    }
+  };
+  if (replica_) {
+    for (const SequenceSlot slot : replica_->running) add(*sequences_[slot].request);
+  }
+  for (const auto& [key, slot] : queue_) {
+    if (records.size() >= limit) return records;
+    add(*sequences_[slot].request);
+  }
+  for (const auto& [id, request] : requests_) {
+    if (records.size() >= limit) return records;
+    if (sequences_[request->sequence].state == SequenceState::kPausedWaiting) add(*request);
+  }
+  return records;
+}
+
+std::optional<RequestRecord> Engine::FindRequest(RequestId request_id) const {
+  if (const auto live = requests_.find(request_id); live != requests_.end()) {
+    return MakeRecord(*live->second);
+  }
+  const auto ended = std::find_if(ended_.rbegin(), ended_.rend(), [&](const RequestRecord& it) {
+    return it.request_id == request_id;
+  });
+  return ended == ended_.rend() ? std::nullopt : std::optional(*ended);
+}
+
+std::optional<RequestRecord> Engine::FindRequest(absl::string_view client_request_id) const {
+  if (client_request_id.empty()) return std::nullopt;
+  const auto live = request_of_client_id_.find(client_request_id);
+  if (live != request_of_client_id_.end()) return MakeRecord(*requests_.at(live->second));
+  const auto ended = std::find_if(ended_.rbegin(), ended_.rend(), [&](const RequestRecord& it) {
+    return it.client_request_id == client_request_id;
+  });
+  return ended == ended_.rend() ? std::nullopt : std::optional(*ended);
+}
+
+std::optional<BlockTableRecord> Engine::BlockTableOf(RequestId request_id) const {
+  const auto live = requests_.find(request_id);
+  if (live == requests_.end()) return std::nullopt;
+  const Sequence& sequence = sequences_[live->second->sequence];
+  BlockTableRecord record{.request_id = request_id,
+                          .sequence_id = sequence.id,
+                          .token_count = static_cast<uint32_t>(sequence.tokens.size())};
+  if (!replica_) return record;
+  const KvLedger& ledger = replica_->ledger;
+  record.replica_id = replica_->id;
+  record.block_size = ledger.layout().block_size;
+  for (uint32_t i = 0; i < sequence.table.size(); ++i) {
+    const BlockId block = sequence.table[i];
+    const uint32_t before = i * record.block_size;
+    BlockTableEntry entry{
+        .block = block,
+        .filled_token_count =
+            sequence.written > before ? std::min(sequence.written - before, record.block_size) : 0,
+        .reference_count = ledger.pool().reference_count(block),
+        .indexed = ledger.index().Contains(block)};
+    if (entry.indexed) entry.prefix_hash = PrefixKeyHex(ledger.index().NodeOf(block).key);
+    record.entries.push_back(std::move(entry));
+  }
+  return record;
+}
+
+std::vector<BlockRecord> Engine::ListBlocks(uint32_t first, uint32_t limit) const {
+  std::vector<BlockRecord> records;
+  if (!replica_) return records;
+  const uint32_t capacity = replica_->ledger.pool().capacity();
+  for (uint32_t i = first; i < capacity && records.size() < limit; ++i) {
+    records.push_back(replica_->ledger.Describe(BlockId(i)));
+  }
+  return records;
+}
+
+std::vector<BlockId> Engine::ReuseOrder(uint32_t limit) const {
+  std::vector<BlockId> blocks;
+  if (!replica_) return blocks;
+  const FreeQueue& queue = replica_->ledger.pool().queue();
+  for (BlockId it = queue.Front(); it != queue.end() && blocks.size() < limit;
+       it = queue.Next(it)) {
+    blocks.push_back(it);
+  }
+  return blocks;
+}
+
+PrefixLookup Engine::LookupPrefix(std::span<const TokenId> tokens,
+                                  absl::string_view cache_salt) const {
+  if (!replica_) return {};
+  PrefixHit hit = replica_->ledger.FindPrefix(tokens, cache_salt);
+  return {hit.token_count, std::move(hit.blocks)};
+}
+
+std::vector<StepRecord> Engine::StepTrace(uint32_t limit) const { return trace_.Last(limit); }
+
+}  // namespace octavo

@@ -1,0 +1,163 @@
+#include "scheduler/core/kv_ledger.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "glog/logging.h"
+
+namespace octavo {
+namespace {
+
+constexpr uint32_t kDescribedTokens = 16;
+
+}  // namespace
+
+KvLedger::KvLedger(const KvLayout& layout, uint32_t block_count, bool prefix_cache,
+                   uint64_t prefix_seed)
+    : layout_(layout),
+      pool_(block_count),
+      index_(block_count, layout.block_size, prefix_seed),
+      prefix_cache_(prefix_cache) {
+  CHECK(layout.Validate().ok()) << layout.Validate();
+  CHECK_GE(block_count, 1u);
+}
+
+PrefixHit KvLedger::FindPrefix(std::span<const TokenId> tokens, absl::string_view scope) const {
+  PrefixHit hit;
+  if (tokens.empty()) return hit;
+  hit.node = index_.Find(tokens.first(tokens.size() - 1), scope, hit.blocks);
+  hit.token_count = static_cast<uint32_t>(hit.blocks.size()) * layout_.block_size;
+  for (const BlockId block : hit.blocks) {
+    hit.idle_block_count += pool_.reference_count(block) == 0;
+  }
+  return hit;
+}
+
+uint32_t KvLedger::CountFreedBy(const BlockTable& table) const {
+  uint32_t count = 0;
+  for (const BlockId block : table.blocks()) count += pool_.reference_count(block) == 1;
+  return count;
+}
+
+void KvLedger::Share(const PrefixHit& hit, BlockTable& table) {
+  CHECK(table.empty());
+  for (const BlockId block : hit.blocks) pool_.AddReference(block);
+  table.blocks_ = hit.blocks;
+  table.indexed_count_ = table.size();
+  table.node_ = hit.node;
+}
+
+void KvLedger::Append(uint32_t count, BlockTable& table) {
+  CHECK_LE(count, available_count());
+  for (uint32_t i = 0; i < count; ++i) {
+    const BlockPool::Taken taken = pool_.Take();
+    if (taken.evicted) {
+      index_.Remove(taken.block);
+      ++evicted_count_;
+    }
+    table.blocks_.push_back(taken.block);
+  }
+}
+
+void KvLedger::IndexFull(std::span<const TokenId> tokens, uint32_t written_count,
+                         absl::string_view scope, StepNumber step, BlockTable& table) {
+  if (!prefix_cache_) return;
+  const uint32_t block_size = layout_.block_size;
+  for (; (table.indexed_count_ + 1) * block_size <= written_count; ++table.indexed_count_) {
+    const BlockId block = table.blocks_[table.indexed_count_];
+    table.node_ =
+        index_.Insert(block, scope, table.node_,
+                      tokens.subspan(table.indexed_count_ * block_size, block_size), step);
+    pool_.MarkPrefix(block);
+  }
+}
+
+void KvLedger::Release(BlockTable& table) {
+  std::reverse(table.blocks_.begin(), table.blocks_.end());
+  pool_.Release(table.blocks_);
+  table = {};
+}
+
+void KvLedger::ReleaseAfter(StepNumber step, BlockTable& table) {
+  std::reverse(table.blocks_.begin(), table.blocks_.end());
+  returning_count_ += table.size();
+  returning_.push_back({step, std::move(table.blocks_)});
+  table = {};
+}
+
+void KvLedger::CompleteThrough(StepNumber step) {
+  std::erase_if(returning_, [&](const Returning& it) {
+    if (it.step > step) return false;
+    pool_.Release(it.blocks);
+    returning_count_ -= static_cast<uint32_t>(it.blocks.size());
+    return true;
+  });
+}
+
+absl::Status KvLedger::ResetPrefixes() {
+  if (pool_.held_count() > 0) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the prefix cache cannot be reset while ", pool_.held_count(), " of ", pool_.capacity(),
+        " blocks are held; try again when no request runs, or drain first"));
+  }
+  index_.Clear();
+  pool_.ClearPrefixes();
+  return absl::OkStatus();
+}
+
+BlockRecord KvLedger::Describe(BlockId block) const {
+  BlockRecord record{.block = block,
+                     .state = pool_.state(block),
+                     .reference_count = pool_.reference_count(block),
+                     .indexed = index_.Contains(block)};
+  if (record.indexed) {
+    const auto tokens = index_.TokensOf(block);
+    const auto shown = tokens.first(std::min<size_t>(tokens.size(), kDescribedTokens));
+    record.prefix_hash = PrefixKeyHex(index_.NodeOf(block).key);
+    record.parent = index_.ParentOf(block);
+    record.token_count = static_cast<uint32_t>(tokens.size());
+    record.first_tokens.assign(shown.begin(), shown.end());
+    record.valid_from = index_.ValidFrom(block);
+  }
+  return record;
+}
+
+absl::Status KvLedger::CheckInvariants(std::vector<uint32_t> references,
+                                       StepNumber completed) const {
+  if (absl::Status status = pool_.CheckInvariants(); !status.ok()) return status;
+  if (absl::Status status = index_.CheckInvariants(); !status.ok()) return status;
+  uint32_t returning = 0;
+  for (const Returning& it : returning_) {
+    if (it.step <= completed) {
+      return absl::InternalError(
+          absl::StrCat("blocks wait for step ", it.step.value(), ", which is done"));
+    }
+    returning += static_cast<uint32_t>(it.blocks.size());
+    for (const BlockId block : it.blocks) ++references[block.value()];
+  }
+  if (returning != returning_count_) {
+    return absl::InternalError(
+        absl::StrCat(returning, " blocks are returning, counted ", returning_count_));
+  }
+  for (uint32_t i = 0; i < pool_.capacity(); ++i) {
+    const BlockId block(i);
+    if (pool_.reference_count(block) != references[i]) {
+      return absl::InternalError(absl::StrCat("block ", i, " has reference count ",
+                                              pool_.reference_count(block), " and ", references[i],
+                                              " holders"));
+    }
+    if (pool_.has_prefix(block) != index_.Contains(block)) {
+      return absl::InternalError(absl::StrCat("block ", i, " is ",
+                                              index_.Contains(block) ? "" : "not ",
+                                              "indexed; the pool thinks otherwise"));
+    }
+    if (index_.Contains(block) && index_.ValidFrom(block) > completed) {
+      return absl::InternalError(absl::StrCat("block ", i, " is indexed before step ",
+                                              index_.ValidFrom(block).value(), " wrote it"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace octavo

@@ -1,0 +1,178 @@
+#include "scheduler/core/planner.h"
+
+#include <algorithm>
+
+#include "glog/logging.h"
+
+namespace octavo {
+namespace {
+
+bool IsInFlight(const Replica& replica, const Sequence& sequence) {
+  return sequence.last_step > replica.last_settled;
+}
+
+// It gets a row of this step if there is room. (Prefill and decode alike.)
+bool WantsRow(const Sequence& sequence) {
+  return sequence.state == SequenceState::kRunning && sequence.wants_step();
+}
+
+// Its last token is in flight: it ends with it, whatever the token is.
+bool IsEnding(const Sequence& sequence) { return !sequence.wants_step(); }
+
+}  // namespace
+
+void PlanChoice::Clear() {
+  exhausted.clear();
+  preempted.clear();
+  admitted.clear();
+  rows.clear();
+}
+
+uint32_t Planner::ChunkOf(uint32_t wanted, uint32_t budget) const {
+  uint32_t chunk = std::min(wanted, budget);
+  if (options_->long_prefill_token_limit > 0) {
+    chunk = std::min(chunk, options_->long_prefill_token_limit);
+  }
+  return chunk;
+}
+
+void Planner::Choose(const Replica& replica, const SequenceStore& sequences,
+                     const RequestQueue& queue, PlanChoice& choice) {
+  choice.Clear();
+  replica_ = &replica;
+  gone_.assign(replica.running.size(), 0);
+  running_count_ = static_cast<uint32_t>(replica.running.size());
+  budget_ = options_->max_step_tokens;
+  unpromised_ = replica.ledger.available_count() - replica.promised_blocks;
+  returning_ = replica.ledger.returning_count();
+  counted_ending_ = false;
+  short_of_blocks_ = false;
+  ChooseRunning(sequences, choice);
+  // After a preemption the hits looked up now would not be those that are there when the choice is
+  // applied.
+  if (!short_of_blocks_ && choice.preempted.empty() && choice.exhausted.empty()) {
+    ChooseWaiting(sequences, queue, choice);
+  }
+}
+
+void Planner::ChooseRunning(const SequenceStore& sequences, PlanChoice& choice) {
+  const std::vector<SequenceSlot>& running = replica_->running;
+  // Tokens set aside for the decodes that come later in the order than a prefill chunk.
+  uint32_t set_aside = 0;
+  for (const SequenceSlot slot : running) {
+    const Sequence& sequence = sequences[slot];
+    set_aside += WantsRow(sequence) && sequence.reach() - sequence.planned == 1;
+  }
+  for (size_t i = 0; i < running.size(); ++i) {
+    const Sequence& sequence = sequences[running[i]];
+    if (!WantsRow(sequence)) continue;
+    const uint32_t wanted = sequence.reach() - sequence.planned;
+    if (wanted == 1) --set_aside;
+    if (gone_[i]) continue;
+    const uint32_t tokens = ChunkOf(wanted, budget_ > set_aside ? budget_ - set_aside : 0);
+    if (tokens == 0) continue;
+    const uint32_t blocks =
+        replica_->ledger.layout().BlocksFor(uint64_t{sequence.planned} + tokens);
+    const uint32_t need = blocks > sequence.table.size() ? blocks - sequence.table.size() : 0;
+    const uint32_t excess = need - std::min(need, sequence.promised_blocks());
+    if (excess > 0 && !MakeRoom(sequences, i, excess, choice)) {
+      short_of_blocks_ = true;
+      continue;
+    }
+    unpromised_ -= excess;
+    budget_ -= tokens;
+    choice.rows.push_back({running[i], sequence.planned, tokens, need});
+  }
+}
+
+bool Planner::MakeRoom(const SequenceStore& sequences, size_t index, uint32_t excess,
+                       PlanChoice& choice) {
+  if (excess > unpromised_ && !counted_ending_) {
+    counted_ending_ = true;
+    for (const SequenceSlot slot : replica_->running) {
+      if (IsEnding(sequences[slot])) {
+        returning_ += replica_->ledger.CountFreedBy(sequences[slot].table);
+      }
+    }
+  }
+  while (excess > unpromised_) {
+    if (excess <= unpromised_ + returning_) return false;  // enough comes back by itself
+    if (PreemptOne(sequences, index, /*paused_only=*/false, choice)) continue;
+    const Sequence& sequence = sequences[replica_->running[index]];
+    if (running_count_ > 1) {
+      if (replica_->ledger.CountFreedBy(sequence.table) > 0) PreemptAt(sequences, index, choice);
+    } else if (returning_ == 0 && !IsInFlight(*replica_, sequence)) {
+      choice.exhausted.push_back(replica_->running[index]);
+    }
+    return false;
+  }
+  return true;
+}
+
+bool Planner::PreemptOne(const SequenceStore& sequences, size_t index, bool paused_only,
+                         PlanChoice& choice) {
+  const std::vector<SequenceSlot>& running = replica_->running;
+  for (const bool paused : {true, false}) {
+    if (!paused && paused_only) return false;
+    for (size_t j = running.size(); j-- > (paused ? 0 : index + 1);) {
+      const Sequence& victim = sequences[running[j]];
+      if (gone_[j] || victim.is_paused() != paused || IsEnding(victim)) continue;
+      if (replica_->ledger.CountFreedBy(victim.table) == 0) continue;
+      PreemptAt(sequences, j, choice);
+      return true;
+    }
+  }
+  return false;
+}
+
+void Planner::PreemptAt(const SequenceStore& sequences, size_t index, PlanChoice& choice) {
+  const Sequence& victim = sequences[replica_->running[index]];
+  const uint32_t freed = replica_->ledger.CountFreedBy(victim.table);
+  (IsInFlight(*replica_, victim) ? returning_ : unpromised_) += freed;
+  unpromised_ += victim.promised_blocks();
+  gone_[index] = 1;
+  --running_count_;
+  choice.preempted.push_back(replica_->running[index]);
+}
+
+void Planner::ChooseWaiting(const SequenceStore& sequences, const RequestQueue& queue,
+                            PlanChoice& choice) {
+  const KvLedger& ledger = replica_->ledger;
+  for (const auto& [key, slot] : queue) {
+    const Sequence& sequence = sequences[slot];
+    // A preempted sequence whose last step is still in flight may get a token from it: then it
+    // knows where to go on.
+    if (budget_ == 0 || IsInFlight(*replica_, sequence)) return;
+    if (running_count_ >= options_->max_sequences) {
+      PreemptOne(sequences, 0, /*paused_only=*/true, choice);
+      return;
+    }
+    const auto known = static_cast<uint32_t>(sequence.tokens.size());
+    const uint32_t target = ledger.layout().BlocksFor(known);
+    if (target > ledger.pool().capacity()) {
+      choice.exhausted.push_back(slot);
+      return;
+    }
+    PrefixHit hit;
+    if (!sequence.request->no_cache && !sequence.scores_due()) {
+      hit = ledger.FindPrefix(sequence.tokens, sequence.request->prefix_scope);
+    }
+    const uint32_t hit_blocks = static_cast<uint32_t>(hit.blocks.size());
+    const uint32_t need = target - hit_blocks + hit.idle_block_count;
+    const uint32_t floor = running_count_ > 0 ? options_->watermark_blocks : 0;
+    if (need + floor > unpromised_) {
+      // What a slow reader holds goes to who waits; the hit is looked up again when it is back.
+      PreemptOne(sequences, 0, /*paused_only=*/true, choice);
+      return;
+    }
+    const uint32_t tokens = ChunkOf(known - hit.token_count, budget_);
+    const uint32_t blocks = ledger.layout().BlocksFor(uint64_t{hit.token_count} + tokens);
+    unpromised_ -= need;
+    budget_ -= tokens;
+    ++running_count_;
+    choice.rows.push_back({slot, hit.token_count, tokens, blocks - hit_blocks});
+    choice.admitted.push_back({slot, std::move(hit), target});
+  }
+}
+
+}  // namespace octavo

@@ -1,0 +1,94 @@
+#pragma once
+
+// Decides what the next step does: which rows, for whom blocks are taken, who is preempted, who is
+// admitted. It only decides: all its reservations are numbers in its own scratch, and nothing else
+// changes until the engine applies the whole choice or none of it.
+//
+// Rules (design: "The scheduler's rules").
+//  1. Running sequences first, in QueueKey order, then waiting ones in QueueKey order; nobody is
+//  passed. All share
+//     max_step_tokens; a prefill chunk leaves room for one token of every decode after it, and is
+//     at most long_prefill_token_limit.
+//  2. Admission: blocks for all tokens known must be available beside what is promised to others,
+//  and watermark_blocks more unless
+//     nothing runs. What is not taken in this step is promised. Nobody is admitted in a step in
+//     which somebody lacks blocks.
+//  3. A running sequence takes promised blocks first. If it needs one more and none is left,
+//  somebody is preempted: paused sequences
+//     first, then the last in QueueKey order behind it; never one that frees nothing. Blocks that a
+//     step in flight still uses come back after it: then the needy one sits this step out instead
+//     of costing another victim.
+//  4. If nobody is behind it, it gives way itself, as long as another one runs; alone, it is
+//  exhausted: it ends.
+//
+// Thread-compatible.
+
+#include <cstdint>
+#include <vector>
+
+#include "scheduler/core/options.h"
+#include "scheduler/core/replica.h"
+#include "scheduler/core/request_queue.h"
+#include "scheduler/core/sequence.h"
+
+namespace octavo {
+
+struct ChosenRow {
+  SequenceSlot slot = 0;
+  uint32_t first_position = 0;
+  uint32_t token_count = 0;
+  uint32_t new_block_count = 0;  // beside those of a prefix hit
+};
+
+struct Admission {
+  SequenceSlot slot = 0;
+  PrefixHit hit;
+  uint32_t target_blocks = 0;
+};
+
+// To be applied in this order.
+struct PlanChoice {
+  std::vector<SequenceSlot> exhausted;  // not empty: end these and choose again; the rest is void
+  std::vector<SequenceSlot> preempted;  // in the order they were chosen
+  std::vector<Admission> admitted;
+  std::vector<ChosenRow> rows;  // running sequences, then the admitted
+
+  void Clear();
+};
+
+class Planner {
+ public:
+  // `options` is borrowed.
+  explicit Planner(const EngineOptions* options) : options_(options) {}
+
+  void Choose(const Replica& replica, const SequenceStore& sequences, const RequestQueue& queue,
+              PlanChoice& choice);
+
+ private:
+  void ChooseRunning(const SequenceStore& sequences, PlanChoice& choice);
+  void ChooseWaiting(const SequenceStore& sequences, const RequestQueue& queue, PlanChoice& choice);
+  // Makes room for `excess` unpromised blocks for running sequence `index`. False: it gets no row
+  // in this step.
+  bool MakeRoom(const SequenceStore& sequences, size_t index, uint32_t excess, PlanChoice& choice);
+  // Preempts one victim among the paused, and, unless `paused_only`, those behind `index`. False:
+  // there is none.
+  bool PreemptOne(const SequenceStore& sequences, size_t index, bool paused_only,
+                  PlanChoice& choice);
+  void PreemptAt(const SequenceStore& sequences, size_t index, PlanChoice& choice);
+  uint32_t ChunkOf(uint32_t wanted, uint32_t budget) const;
+
+  const EngineOptions* options_;
+
+  // Scratch of one choice.
+  const Replica* replica_ = nullptr;
+  std::vector<uint8_t> gone_;   // [running]: preempted by this choice
+  uint32_t running_count_ = 0;  // of them, still there
+  uint32_t budget_ = 0;         // tokens left
+  uint32_t unpromised_ = 0;     // blocks that can be taken beside the promised
+  uint32_t returning_ = 0;      // blocks that come back when the steps in flight are done
+  bool counted_ending_ =
+      false;  // `returning_` has the blocks of sequences whose last token is in flight
+  bool short_of_blocks_ = false;  // somebody did not get what it needs
+};
+
+}  // namespace octavo

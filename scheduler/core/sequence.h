@@ -1,0 +1,146 @@
+#pragma once
+
+// A request and its sequence, as the engine keeps them. A request is what a client sent; a sequence
+// is one token stream of it, with its own block table (one per request today; n samples and beams
+// will be several).
+//
+// Positions. tokens[p] is the token at absolute position p: the prompt, then the output as far as
+// results confirm it. A step that samples while it is in flight adds one *pending* token whose
+// value only the worker knows: `reach` counts it, `tokens` does not.
+//   0 ≤ written ≤ planned < reach == tokens.size() + pending_samples          (of a running
+//   sequence between steps)
+// KV of [0, written) is confirmed; steps in flight write [written, planned). Prefill and decode are
+// not two modes: a row computes [planned, end) and samples iff end == reach.
+//
+// Lifecycle: SequenceState and CanMove below; nothing else changes a state.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/time/time.h"
+#include "common/ids.h"
+#include "common/sampling_params.h"
+#include "scheduler/core/block_table.h"
+#include "scheduler/core/introspection.h"
+#include "scheduler/core/stop_condition.h"
+
+namespace octavo {
+
+// A place in SequenceStore. Reused when its sequence has ended, so whatever outlives a step keeps
+// the SequenceId beside it.
+using SequenceSlot = uint32_t;
+
+// The order of waiting and of running: priority (lower is sooner), then arrival.
+struct QueueKey {
+  int32_t priority = 0;
+  uint64_t arrival = 0;
+
+  friend auto operator<=>(const QueueKey&, const QueueKey&) = default;
+};
+
+struct Request {
+  RequestId id;
+  std::string client_request_id;
+  std::string prefix_scope;  // the cache salt
+  bool prompt_logprobs = false;
+  bool no_cache = false;
+  absl::Time deadline = absl::InfiniteFuture();
+  absl::Time submitted;
+  std::optional<absl::Time> admitted;
+  std::optional<absl::Time> first_token;
+  uint32_t cached_token_count = 0;  // at the first admission
+  uint32_t preemption_count = 0;
+  SequenceSlot sequence = 0;
+};
+
+struct Sequence {
+  SequenceId id;
+  SequenceState state = SequenceState::kWaiting;
+  QueueKey key;
+  Request* request = nullptr;  // borrowed; lives at least as long
+  uint64_t seed = 0;
+  SamplingParams sampling;
+  StopRule stop;
+
+  uint32_t prompt_token_count = 0;
+  std::vector<TokenId> tokens;
+  uint32_t written = 0;
+  uint32_t planned = 0;
+  uint32_t pending_samples = 0;  // 0 or 1 while a plan is made
+  uint32_t next_score = 1;  // first prompt position whose log-probability was not delivered yet
+  StepNumber last_step;     // the last step with a row of it
+
+  BlockTable table;
+  uint32_t target_blocks = 0;  // promised at admission: the blocks of all tokens known then
+  bool on_worker = false;      // the worker knows it after the last plan
+  uint32_t given_up = 0;       // `written` at the last preemption; 0 once resumed
+
+  uint32_t output_count() const {
+    return static_cast<uint32_t>(tokens.size()) - prompt_token_count;
+  }
+  uint32_t reach() const { return static_cast<uint32_t>(tokens.size()) + pending_samples; }
+  // Something is left to compute that is not planned yet. (The last token it may have is never
+  // computed: nothing follows it.)
+  bool wants_step() const { return reach() - prompt_token_count < stop.max_tokens; }
+  uint32_t promised_blocks() const {
+    return target_blocks > table.size() ? target_blocks - table.size() : 0;
+  }
+  bool scores_due() const { return request->prompt_logprobs && next_score < prompt_token_count; }
+  bool is_running() const {
+    return state == SequenceState::kRunning || state == SequenceState::kPausedRunning;
+  }
+  bool is_paused() const {
+    return state == SequenceState::kPausedWaiting || state == SequenceState::kPausedRunning;
+  }
+};
+
+// admission waiting→running · preemption running→waiting, paused running→paused waiting · pause,
+// resume · every state ends once
+constexpr bool CanMove(SequenceState from, SequenceState to) {
+  switch (from) {
+    case SequenceState::kWaiting:
+      return to == SequenceState::kRunning || to == SequenceState::kPausedWaiting ||
+             to == SequenceState::kEnded;
+    case SequenceState::kRunning:
+      return to == SequenceState::kWaiting || to == SequenceState::kPausedRunning ||
+             to == SequenceState::kEnded;
+    case SequenceState::kPausedWaiting:
+      return to == SequenceState::kWaiting || to == SequenceState::kEnded;
+    case SequenceState::kPausedRunning:
+      return to == SequenceState::kRunning || to == SequenceState::kPausedWaiting ||
+             to == SequenceState::kEnded;
+    case SequenceState::kEnded:
+      return false;
+  }
+  return false;
+}
+
+// CHECKs CanMove.
+void Move(Sequence& sequence, SequenceState to);
+
+// Sequences in one array. References are valid until the next Add.
+class SequenceStore {
+ public:
+  SequenceSlot Add(Sequence sequence);
+  void Remove(SequenceSlot slot);
+  uint32_t size() const { return size_; }
+
+  Sequence& operator[](SequenceSlot slot) { return slots_[slot]; }
+  const Sequence& operator[](SequenceSlot slot) const { return slots_[slot]; }
+  // The sequence of that id if it still lives there.
+  Sequence* Find(SequenceSlot slot, SequenceId id) {
+    return slots_[slot].id == id && slots_[slot].state != SequenceState::kEnded ? &slots_[slot]
+                                                                                : nullptr;
+  }
+
+ private:
+  std::vector<Sequence> slots_;
+  std::vector<SequenceSlot> free_;
+  uint32_t size_ = 0;
+};
+
+}  // namespace octavo
