@@ -104,6 +104,8 @@ struct SamplerResult {
   int32_t top_count = 0;  // min(the row's top_count, vocab_size)
   int32_t top_tokens[kMaxTopCount] = {};
   float top_logprobs[kMaxTopCount] = {};
+
+  friend bool operator==(const SamplerResult&, const SamplerResult&) = default;
 };
 
 struct SamplerArgs {
