@@ -1,6 +1,6 @@
-"""Random weights in every tensor type Octavo reads, as the bytes of a GGUF file. Both sides of a comparison dequantise the same
-bytes, so the values need only be typical, not the quantisation of anything: K-quants, which the gguf package cannot write, are drawn
-block by block.
+"""Random weights in every tensor type Octavo reads, as the bytes of a GGUF file. Both sides of a
+comparison dequantise the same bytes, so the values need only be typical, not the quantisation of
+anything: K-quants, which the gguf package cannot write, are drawn block by block.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ import gguf
 import numpy as np
 from gguf import GGMLQuantizationType as QType
 
-TYPES = [QType.F32, QType.F16, QType.BF16, QType.Q8_0, QType.Q4_0, QType.Q4_1, QType.Q5_0, QType.Q5_1, QType.Q4_K,
-         QType.Q5_K, QType.Q6_K]  # fmt: skip
+TYPES = [QType.F32, QType.F16, QType.BF16, QType.Q8_0, QType.Q4_0, QType.Q4_1, QType.Q5_0,
+         QType.Q5_1, QType.Q4_K, QType.Q5_K, QType.Q6_K]  # fmt: skip
 
 
 def pack_k_scales(scales: np.ndarray, mins: np.ndarray) -> np.ndarray:
-    """[blocks, 8] scales and minima of 6 bits each -> the [blocks, 12] bytes that Q4_K and Q5_K keep them in."""
+    """[blocks, 8] scales and minima of 6 bits each -> the [blocks, 12] bytes that Q4_K and Q5_K
+    keep them in."""
     scales, mins = scales.astype(np.uint8), mins.astype(np.uint8)
     first = (scales[:, :4] & 0x3F) | (scales[:, 4:] >> 4 << 6)
     second = (mins[:, :4] & 0x3F) | (mins[:, 4:] >> 4 << 6)
@@ -30,8 +31,8 @@ def _bytes_of(column: np.ndarray, dtype: str) -> np.ndarray:
 def _draw_q4_or_q5_k(
     rng: np.random.Generator, blocks: int, deviation: float, levels: int
 ) -> np.ndarray:
-    """w = d * scale * q - dmin * min with q uniform over `levels`. min follows scale with a jitter and dmin is d times the middle
-    of q, so that weights scatter around 0."""
+    """w = d * scale * q - dmin * min with q uniform over `levels`. min follows scale with a jitter
+    and dmin is d times the middle of q, so that weights scatter around 0."""
     scales = rng.integers(8, 56, (blocks, 8))
     mins = np.clip(scales + rng.integers(-2, 3, (blocks, 8)), 0, 63)
     middle = (levels - 1) / 2

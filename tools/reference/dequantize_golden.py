@@ -1,9 +1,10 @@
-"""Writes tests/golden/dequantize: for each tensor type a few blocks and the float32 values the gguf package makes of them.
+"""Writes tests/golden/dequantize: for each tensor type a few blocks and the float32 values the gguf
+package makes of them.
 
     python tools/reference/dequantize_golden.py tests/golden/dequantize
 
-Every field of a block is uniformly random, so that each bit takes part; scales (float16) are finite, of both signs, subnormal and
-zero ones included.
+Every field of a block is uniformly random, so that each bit takes part; scales (float16) are
+finite, of both signs, subnormal and zero ones included.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ _EDGES = {  # values of the types without blocks that a conversion gets wrong fi
 
 
 def _random_f16(rng: np.random.Generator, count: int) -> np.ndarray:
-    """Finite float16 values: mostly of the size real scales have, some of any size, the first three 0, -0 and subnormal."""
+    """Finite float16 values: mostly of the size real scales have, some of any size, the first three
+    0, -0 and subnormal."""
     typical = (rng.standard_normal(count) * 0.01).astype(np.float16)
     any_bits = (
         (rng.integers(0, 0x7C00, count) | rng.integers(0, 2, count) << 15)
@@ -55,6 +57,13 @@ def _random_blocks(rng: np.random.Generator, qtype: QType) -> np.ndarray:
     return blocks
 
 
+def golden_arrays(qtype: QType) -> dict[str, np.ndarray]:
+    """The arrays of one type's file; the same at every call."""
+    blocks = _random_blocks(np.random.default_rng([17, int(qtype)]), qtype)
+    values = gguf.dequantize(blocks, qtype).astype(np.float32).reshape(len(blocks), -1)
+    return {"blocks": blocks, "values": values}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -62,11 +71,10 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     folder = parser.parse_args().folder
     for qtype in TYPES:
-        blocks = _random_blocks(np.random.default_rng([17, int(qtype)]), qtype)
-        values = gguf.dequantize(blocks, qtype).astype(np.float32).reshape(len(blocks), -1)
         path = folder / f"{qtype.name}.golden"
-        write_golden(path, {"blocks": blocks, "values": values})
-        print(f"{path}: {len(blocks)} blocks, {path.stat().st_size} bytes")
+        arrays = golden_arrays(qtype)
+        write_golden(path, arrays)
+        print(f"{path}: {len(arrays['blocks'])} blocks, {path.stat().st_size} bytes")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Golden files: named numeric arrays behind a text header, for C++ (tests/golden/golden_reader.h) and Python to read alike.
+"""Golden files: named numeric arrays behind a text header, for C++ (tests/golden/golden_reader.h)
+and Python to read alike.
 
 octavo-golden 1
 tokens i32 37
@@ -19,7 +20,8 @@ _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 
 
 def write_golden(path: Path, arrays: dict[str, np.ndarray]) -> None:
-    """Writes arrays of uint8, int32 or float32; others raise KeyError. The same arrays give the same bytes."""
+    """Writes arrays of uint8, int32 or float32; others raise KeyError. The same arrays give the
+    same bytes."""
     lines = [_MAGIC]
     for name, array in arrays.items():
         lines.append(" ".join([name, _NAMES[array.dtype], *map(str, array.shape)]))

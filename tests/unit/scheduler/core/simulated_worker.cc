@@ -1,0 +1,193 @@
+#include "tests/unit/scheduler/core/simulated_worker.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/random.h"
+#include "common/status.h"
+#include "common/table_digest.h"
+
+namespace octavo {
+namespace {
+
+constexpr uint64_t kEmptyState = 0x0C7A70;
+
+// What slot `position` holds: its token after everything before it, which `state` stands for.
+uint64_t SlotValue(TokenId token, uint32_t position, uint64_t state) {
+  return Mix64(Mix64(state ^ static_cast<uint32_t>(token)) ^ position);
+}
+// All slots up to one more.
+uint64_t NextState(uint64_t state, uint64_t slot) { return Mix64(state + 3 * slot); }
+
+uint64_t StateAfter(std::span<const TokenId> tokens) {
+  uint64_t state = kEmptyState;
+  for (uint32_t i = 0; i < tokens.size(); ++i) {
+    state = NextState(state, SlotValue(tokens[i], i, state));
+  }
+  return state;
+}
+
+TokenId Sample(uint64_t state, uint64_t seed, uint32_t vocabulary) {
+  return static_cast<TokenId>(Mix64(state ^ seed) % vocabulary);
+}
+
+float Score(uint64_t state, TokenId token) {
+  return -static_cast<float>(Mix64(state ^ static_cast<uint32_t>(token)) % 1024) / 64;
+}
+
+}  // namespace
+
+TokenId ExpectedToken(std::span<const TokenId> tokens, uint64_t seed, uint32_t vocabulary) {
+  return Sample(StateAfter(tokens), seed, vocabulary);
+}
+
+float ExpectedScore(std::span<const TokenId> tokens, uint32_t position) {
+  return Score(StateAfter(tokens.first(position)), tokens[position]);
+}
+
+SimulatedWorker::SimulatedWorker(Epoch epoch, const KvLayout& layout, uint32_t block_count,
+                                 uint32_t vocabulary)
+    : epoch_(epoch),
+      layout_(layout),
+      vocabulary_(vocabulary),
+      slots_(size_t{block_count} * layout.block_size) {}
+
+uint64_t& SimulatedWorker::Slot(const Sequence& sequence, uint32_t position) {
+  const BlockId block = sequence.table.at(layout_.BlockIndex(position));
+  return slots_.at(size_t{block.value()} * layout_.block_size + layout_.Offset(position));
+}
+
+absl::Status SimulatedWorker::ApplyTables(const StepPlan& plan, Tables& sequences) const {
+  if (plan.resets_state) sequences.clear();
+  for (const SequenceId id : plan.releases) {
+    if (sequences.erase(id) == 0) {
+      return absl::InternalError(absl::StrCat("sequence ", id.value(), " is released, unknown"));
+    }
+  }
+  for (const SequenceStart& start : plan.starts) {
+    const Sequence sequence{.seed = start.seed,
+                            .prompt_token_count = start.prompt_token_count,
+                            .needs_history = start.sampling.needs_history(),
+                            .history = start.history};
+    if (!sequences.emplace(start.sequence_id, sequence).second) {
+      return absl::InternalError(
+          absl::StrCat("sequence ", start.sequence_id.value(), " is started twice"));
+    }
+  }
+  const LayerGroupChange& change = plan.layer_groups.at(0);
+  size_t next = 0;
+  for (size_t i = 0; i < plan.rows.size(); ++i) {
+    const auto sequence = sequences.find(plan.rows[i].sequence_id);
+    if (sequence == sequences.end()) {
+      return absl::InternalError(absl::StrCat("row ", i, " is of an unknown sequence, ",
+                                              plan.rows[i].sequence_id.value()));
+    }
+    for (uint32_t n = change.new_block_counts.at(i); n > 0; --n) {
+      sequence->second.table.push_back(change.new_blocks.at(next++));
+    }
+  }
+  if (next != change.new_blocks.size()) return absl::InternalError("new blocks are left over");
+  uint64_t digest = 0;
+  for (const auto& [id, sequence] : sequences) {
+    for (uint32_t i = 0; i < sequence.table.size(); ++i) {
+      digest += EntryDigest(id, i, sequence.table[i]);
+    }
+  }
+  if (digest != change.digest) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("digest mismatch at step ", plan.step.value()));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<StepResult> SimulatedWorker::Apply(const StepPlan& plan) {
+  if (plan.epoch != epoch_) return absl::FailedPreconditionError("unknown epoch");
+  if (const auto stored = stored_.find(plan.step); stored != stored_.end()) return stored->second;
+  const bool follows = plan.step.value() == last_step_.value() + 1;
+  if (!follows && !(plan.resets_state && plan.step > last_step_)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("step ", plan.step.value(), " does not follow ", last_step_.value()));
+  }
+  Tables next = sequences_;
+  OCTAVO_RETURN_IF_ERROR(ApplyTables(plan, next));
+  sequences_ = std::move(next);
+  last_step_ = plan.step;
+  StepResult result{.replica_id = plan.replica_id, .epoch = plan.epoch, .step = plan.step};
+  result.digests = {plan.layer_groups[0].digest};
+  std::span<const TokenId> inputs = plan.token_ids;
+  for (const PlanRow& row : plan.rows) {
+    OCTAVO_RETURN_IF_ERROR(Compute(plan, row, inputs, result));
+  }
+  if (!inputs.empty()) return absl::InternalError("tokens are left over");
+  stored_[plan.step] = result;
+  if (stored_.size() > 4) stored_.erase(stored_.begin());
+  return result;
+}
+
+absl::Status SimulatedWorker::Compute(const StepPlan& plan, const PlanRow& row,
+                                      std::span<const TokenId>& inputs, StepResult& result) {
+  Sequence& sequence = sequences_.at(row.sequence_id);
+  const auto fault = [&](const char* what) {
+    return absl::InternalError(absl::StrCat("step ", plan.step.value(), ", sequence ",
+                                            row.sequence_id.value(), ": ", what));
+  };
+  const uint32_t end = row.first_position + row.token_count;
+  if (row.token_count == 0) return fault("an empty row");
+  if (layout_.BlocksFor(end) > sequence.table.size()) return fault("tokens beyond the block table");
+  std::vector<TokenId> tokens;
+  const uint32_t given = row.token_count - row.feeds_sampled;
+  if (inputs.size() < given) return fault("too few tokens");
+  tokens.assign(inputs.begin(), inputs.begin() + given);
+  inputs = inputs.subspan(given);
+  if (row.feeds_sampled) {
+    if (sequence.sampled_at.value() + 1 != plan.step.value()) return fault("nothing to feed back");
+    tokens.push_back(sequence.sampled);
+  }
+  uint64_t state = kEmptyState;
+  for (uint32_t i = 0; i < row.first_position; ++i) state = NextState(state, Slot(sequence, i));
+  for (uint32_t i = 0; i < row.token_count; ++i) {
+    const uint32_t position = row.first_position + i;
+    if (sequence.needs_history && sequence.history.at(position) != tokens[i]) {
+      return fault("history differs from the tokens");
+    }
+    uint64_t& slot = Slot(sequence, position);
+    slot = SlotValue(tokens[i], position, state);
+    state = NextState(state, slot);
+    if (row.scores && position + 1 < sequence.history.size()) {
+      const TokenId known = sequence.history[position + 1];
+      result.scored.push_back({row.sequence_id, position + 1, known, Score(state, known), 1});
+    }
+  }
+  if (row.samples) {
+    sequence.sampled = Sample(state, sequence.seed, vocabulary_);
+    sequence.sampled_at = plan.step;
+    if (!sequence.history.empty()) {
+      if (sequence.history.size() != end) return fault("its history has another length");
+      sequence.history.push_back(sequence.sampled);
+    }
+    result.sampled.push_back({row.sequence_id, end, sequence.sampled, -1.0f, 2});
+  }
+  // Alternatives: of all sampled tokens, then of all scored ones.
+  result.top.clear();
+  for (const auto* outcomes : {&result.sampled, &result.scored}) {
+    for (const TokenOutcome& outcome : *outcomes) {
+      for (uint32_t i = 0; i < outcome.top_count; ++i) {
+        result.top.push_back({outcome.token_id + static_cast<TokenId>(i), outcome.logprob});
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+bool SimulatedWorker::CorruptTable(uint64_t choice) {
+  for (auto& [id, sequence] : sequences_) {
+    if (sequence.table.empty() || choice-- % 3 != 0) continue;
+    BlockId& entry = sequence.table[choice % sequence.table.size()];
+    entry = BlockId(entry.value() ^ 1);
+    return true;
+  }
+  return false;
+}
+
+}  // namespace octavo

@@ -1,0 +1,67 @@
+#pragma once
+
+// A worker made of hashes, that catches every paging error. A KV slot holds a hash of its token,
+// its position and everything before it in the sequence; a row reads back all slots of its sequence
+// through the block table that plans built up, and what it samples is a hash of what it read. So a
+// block that is stale, shared wrongly, freed early or overwritten changes the token, and the stream
+// differs from the one the request alone would have produced (ExpectedTokens).
+//
+// It keeps the protocol: tables from deltas, the digest checked before anything is changed, a plan
+// applied once and a repeated step number answered from the stored result.
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/kv_layout.h"
+#include "common/step_plan.h"
+#include "common/step_result.h"
+
+namespace octavo {
+
+// The token a sequence with this seed has after `tokens`, 0 <= id < vocabulary.
+TokenId ExpectedToken(std::span<const TokenId> tokens, uint64_t seed, uint32_t vocabulary);
+// The log-probability of tokens[position] after those before it.
+float ExpectedScore(std::span<const TokenId> tokens, uint32_t position);
+
+class SimulatedWorker {
+ public:
+  SimulatedWorker(Epoch epoch, const KvLayout& layout, uint32_t block_count, uint32_t vocabulary);
+
+  // FailedPrecondition: the plan does not follow the last one, or its digest is not that of the
+  // tables; nothing was changed. Internal: the plan is wrong in itself (a fault of the engine).
+  absl::StatusOr<StepResult> Apply(const StepPlan& plan);
+
+  // Swaps one entry of some table, as a bug would; false if there is none to swap.
+  bool CorruptTable(uint64_t choice);
+
+ private:
+  struct Sequence {
+    uint64_t seed = 0;
+    uint32_t prompt_token_count = 0;
+    bool needs_history = false;
+    std::vector<TokenId> history;
+    std::vector<BlockId> table;
+    StepNumber sampled_at;
+    TokenId sampled = 0;
+    uint32_t computed = 0;  // positions [0, computed) were computed or shared
+  };
+  using Tables = std::map<SequenceId, Sequence>;
+
+  absl::Status ApplyTables(const StepPlan& plan, Tables& sequences) const;
+  absl::Status Compute(const StepPlan& plan, const PlanRow& row, std::span<const TokenId>& inputs,
+                       StepResult& result);
+  uint64_t& Slot(const Sequence& sequence, uint32_t position);
+
+  Epoch epoch_;
+  KvLayout layout_;
+  uint32_t vocabulary_;
+  std::vector<uint64_t> slots_;  // [block_count, block_size]
+  Tables sequences_;
+  StepNumber last_step_;
+  std::map<StepNumber, StepResult> stored_;
+};
+
+}  // namespace octavo

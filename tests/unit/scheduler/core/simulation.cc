@@ -1,0 +1,387 @@
+#include "tests/unit/scheduler/core/simulation.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace octavo {
+
+Simulation::Simulation(uint64_t seed, bool faults)
+    : faults_(faults),
+      random_(seed),
+      vocabulary_(static_cast<uint32_t>(8 + Draw(40))),
+      layout_{.block_size = std::vector<uint32_t>{1, 2, 3, 4, 5, 8, 16}[Draw(7)],
+              .layer_count = 1,
+              .kv_head_count = 1,
+              .head_dim = 8},
+      block_count_(static_cast<uint32_t>(6 + Draw(60))),
+      options_(DrawOptions()),
+      engine_(options_) {}
+
+EngineOptions Simulation::DrawOptions() {
+  EngineOptions options;
+  options.context_length = static_cast<uint32_t>(20 + Draw(80));
+  options.max_sequences = static_cast<uint32_t>(1 + Draw(8));
+  options.max_step_tokens = static_cast<uint32_t>(options.max_sequences + Draw(40));
+  options.long_prefill_token_limit = static_cast<uint32_t>(Draw(3) == 0 ? 1 + Draw(20) : 0);
+  options.max_steps_in_flight = Draw(4) == 0 ? 1 : 2;
+  options.max_waiting_requests = 12;
+  options.prefix_cache = Draw(5) != 0;
+  options.prefix_seed = random_();
+  options.watermark_blocks = static_cast<uint32_t>(Draw(3));
+  options.requeue_on_replica_loss = Draw(2) == 0;
+  options.max_consecutive_resyncs = static_cast<uint32_t>(1 + Draw(3));
+  return options;
+}
+
+SubmitRequest Simulation::DrawRequest() {
+  SubmitRequest request;
+  request.request_id = RequestId(streams_.size() + 1);
+  // Few documents, so that prefixes are shared; the rest of the prompt is the request's own, or
+  // what an earlier one generated.
+  const uint64_t document = Draw(3);
+  const uint64_t shared = Draw(30);
+  for (uint64_t i = 0; i < shared; ++i) {
+    request.prompt.push_back(static_cast<TokenId>(Mix64(document * 1000 + i) % vocabulary_));
+  }
+  if (!streams_.empty() && Draw(3) == 0) {
+    const Stream& earlier =
+        std::next(streams_.begin(), static_cast<int64_t>(Draw(streams_.size())))->second;
+    request.prompt = earlier.request.prompt;
+    request.prompt.insert(request.prompt.end(), earlier.output.begin(), earlier.output.end());
+  }
+  const uint64_t own = Draw(2) == 0 ? 1 + Draw(4) : 1 + Draw(30);
+  for (uint64_t i = 0; i < own; ++i) {
+    request.prompt.push_back(static_cast<TokenId>(Draw(vocabulary_)));
+  }
+  // A few are longer than the model, so that refusals happen too.
+  if (Draw(20) != 0 && request.prompt.size() > options_.context_length / 2) {
+    request.prompt.resize(options_.context_length / 2);
+  }
+  request.seed = random_();
+  if (Draw(4) != 0) request.max_tokens = static_cast<uint32_t>(1 + Draw(25));
+  if (Draw(2) == 0) {
+    request.sampling.stop_token_ids = {static_cast<TokenId>(Draw(vocabulary_)),
+                                       static_cast<TokenId>(Draw(vocabulary_))};
+    request.sampling.min_tokens = static_cast<uint32_t>(Draw(4));
+  }
+  if (Draw(4) == 0) request.sampling.presence_penalty = 0.5f;
+  if (Draw(4) == 0) request.cache_salt = absl::StrCat("salt", Draw(2));
+  request.priority = static_cast<int32_t>(Draw(3)) - 1;
+  request.prompt_logprobs = Draw(6) == 0;
+  request.no_cache = Draw(8) == 0;
+  if (faults_ && Draw(8) == 0) request.deadline = now_ + absl::Milliseconds(1 + Draw(200));
+  if (Draw(3) == 0) request.client_request_id = absl::StrCat("client", request.request_id.value());
+  return request;
+}
+
+void Simulation::Fail(const std::string& what) {
+  if (status_.ok()) status_ = absl::InternalError(what);
+}
+
+Simulation::Stream* Simulation::DrawLive() {
+  std::vector<Stream*> live;
+  for (auto& [id, stream] : streams_) {
+    if (!stream.ended) live.push_back(&stream);
+  }
+  return live.empty() ? nullptr : live[Draw(live.size())];
+}
+
+SimulationReport Simulation::Run(uint32_t turns) {
+  const std::string setting = absl::StrCat(
+      "block_size ", layout_.block_size, ", ", block_count_, " blocks, context ",
+      options_.context_length, ", max_step_tokens ", options_.max_step_tokens, ", chunk ",
+      options_.long_prefill_token_limit, ", max_sequences ", options_.max_sequences, ", in flight ",
+      options_.max_steps_in_flight, ", cache ", options_.prefix_cache);
+  if (Draw(2) == 0) StartReplica();
+  for (uint32_t turn = 0; turn < turns && status_.ok(); ++turn) Turn();
+  // The storm is over: everybody reads again, nothing is lost any more, and what is left runs to
+  // its end.
+  for (auto& [id, stream] : streams_) {
+    if (stream.paused && !stream.ended && status_.ok()) Send(ResumeRequest{id});
+  }
+  for (uint32_t turn = 0; turn < 20000 && status_.ok() && !engine_.idle(); ++turn) {
+    if (!worker_) StartReplica();
+    Plan();
+    if (to_worker_.empty() && to_engine_.empty()) {
+      for (const auto& [step, plan] : unanswered_) to_worker_.push_back(plan);
+    }
+    DeliverPlan();
+    DeliverResult();
+  }
+  if (status_.ok() && !engine_.idle()) {
+    const SchedulerState state = engine_.State();
+    Fail(absl::StrCat("requests are left and nothing moves: ", state.running_sequences,
+                      " running, ", state.waiting_requests, " waiting"));
+  }
+  for (uint32_t turn = 0; turn < 100 && status_.ok(); ++turn) {
+    for (const auto& [step, plan] : unanswered_) to_worker_.push_back(plan);
+    DeliverPlan();
+    DeliverResult();
+  }
+  const SchedulerState state = engine_.State();
+  if (state.held_blocks != 0 || state.returning_blocks != 0 || state.promised_blocks != 0) {
+    Fail(absl::StrCat(state.held_blocks, " blocks are held at the end"));
+  }
+  for (const auto& [id, stream] : streams_) {
+    if (!stream.ended) Fail(absl::StrCat("request ", id.value(), " never ended"));
+  }
+  return {status_, setting, engine_.Counters(), static_cast<uint32_t>(streams_.size()),
+          whole_streams_};
+}
+
+void Simulation::Turn() {
+  now_ += absl::Milliseconds(1);
+  const uint64_t kind = Draw(100);
+  if (kind < 12) {
+    SubmitRequest request = DrawRequest();
+    streams_[request.request_id].request = request;
+    Send(std::move(request));
+  } else if (kind < 40) {
+    Plan();
+  } else if (kind < 66) {
+    DeliverPlan();
+  } else if (kind < 92) {
+    DeliverResult();
+  } else if (kind < 94) {
+    Send(Tick{});
+  } else if (faults_) {
+    Fault();
+  }
+  if (!worker_ && Draw(20) == 0) StartReplica();
+}
+
+void Simulation::Fault() {
+  Stream* stream = DrawLive();
+  switch (Draw(16)) {
+    case 0:
+    case 1:
+    case 2:
+      if (stream != nullptr) {
+        const auto reason = static_cast<CancelReason>(Draw(4));
+        Send(CancelRequest{stream->request.request_id, reason,
+                           static_cast<uint32_t>(stream->output.size())});
+      }
+      break;
+    case 3:
+    case 4:
+      if (stream != nullptr) {
+        stream->paused = true;
+        Send(PauseRequest{stream->request.request_id});
+      }
+      break;
+    case 5:
+    case 6:
+    case 7:
+      if (stream != nullptr && stream->paused) {
+        stream->paused = false;
+        Send(ResumeRequest{stream->request.request_id});
+      }
+      break;
+    case 8:  // lost on the way; the runtime sends it again
+      if (!to_worker_.empty()) to_worker_.pop_front();
+      break;
+    case 9:
+      if (!to_engine_.empty()) to_engine_.pop_front();
+      break;
+    case 10:  // overtaken
+      if (to_engine_.size() > 1) std::swap(to_engine_[0], to_engine_[1]);
+      break;
+    case 11:
+      if (to_worker_.size() > 1 && Draw(4) == 0) std::swap(to_worker_[0], to_worker_[1]);
+      break;
+    case 12:  // twice
+      if (!to_engine_.empty()) to_engine_.push_back(to_engine_.front());
+      break;
+    case 13:
+      for (const auto& [step, plan] : unanswered_) to_worker_.push_back(plan);
+      break;
+    case 14:
+      if (worker_ && Draw(3) == 0) worker_->CorruptTable(random_());
+      break;
+    case 15:
+      if (Draw(3) == 0) Send(ResetPrefixCache{});
+      if (worker_ && Draw(8) == 0) {
+        to_worker_.clear();  // results already on their way arrive late, with an old epoch
+        unanswered_.clear();
+        worker_.reset();
+        Send(ReplicaLost{ReplicaId(0), Epoch(epoch_), absl::UnavailableError("killed")});
+      }
+      break;
+  }
+}
+
+void Simulation::StartReplica() {
+  ++epoch_;
+  worker_.emplace(Epoch(epoch_), layout_, block_count_, vocabulary_);
+  to_worker_.clear();
+  unanswered_.clear();
+  Send(ReplicaReady{ReplicaId(0), Epoch(epoch_), {{layout_, block_count_}}});
+}
+
+void Simulation::DeliverPlan() {
+  if (to_worker_.empty() || !worker_) return;
+  const StepPlan plan = std::move(to_worker_.front());
+  to_worker_.pop_front();
+  absl::StatusOr<StepResult> result = worker_->Apply(plan);
+  if (result.ok()) {
+    to_engine_.push_back(StepCompleted{*std::move(result)});
+  } else if (absl::IsFailedPrecondition(result.status())) {
+    to_engine_.push_back(StepRefused{plan.replica_id, plan.epoch, plan.step, result.status()});
+  } else {
+    Fail(absl::StrCat("the worker cannot apply a plan: ", result.status().ToString()));
+  }
+}
+
+void Simulation::DeliverResult() {
+  if (to_engine_.empty()) {
+    if (Draw(4) == 0) {
+      for (const auto& [step, plan] : unanswered_) to_worker_.push_back(plan);
+    }
+    return;
+  }
+  Event event = std::move(to_engine_.front());
+  to_engine_.pop_front();
+  if (const auto* done = std::get_if<StepCompleted>(&event)) {
+    if (done->result.epoch == Epoch(epoch_)) unanswered_.erase(done->result.step);
+  } else if (const auto* refused = std::get_if<StepRefused>(&event)) {
+    if (refused->epoch == Epoch(epoch_)) unanswered_.erase(refused->step);
+  }
+  const uint64_t resyncs = engine_.Counters().resyncs;
+  Send(std::move(event));
+  // Plans from before a resynchronisation are not sent again.
+  if (engine_.Counters().resyncs != resyncs) unanswered_.clear();
+}
+
+void Simulation::Send(Event event) {
+  engine_.Handle(std::move(event), now_, actions_);
+  Absorb();
+}
+
+void Simulation::Plan() {
+  engine_.PlanNext(now_, actions_);
+  Absorb();
+}
+
+void Simulation::Absorb() {
+  if (absl::Status status = engine_.CheckInvariants(); !status.ok()) Fail(status.ToString());
+  for (Action& action : std::exchange(actions_, {})) {
+    std::visit([this](auto&& it) { Take(std::move(it)); }, std::move(action));
+  }
+}
+
+void Simulation::Take(SendPlan action) {
+  uint32_t tokens = 0;
+  for (const PlanRow& row : action.plan.rows) tokens += row.token_count;
+  if (tokens > options_.max_step_tokens) Fail("a step is over its token budget");
+  unanswered_[action.plan.step] = action.plan;
+  to_worker_.push_back(std::move(action.plan));
+}
+
+void Simulation::Take(const RequestAdmitted& action) {
+  Stream& stream = streams_.at(action.request_id);
+  if (stream.admitted || stream.ended) Fail("a request is admitted twice, or after its end");
+  if (action.cached_token_count >= stream.request.prompt.size())
+    Fail("a hit covers the last token");
+  stream.admitted = true;
+}
+
+void Simulation::Take(const TokensGenerated& action) {
+  for (const GeneratedToken& token : action.tokens) {
+    Stream& stream = streams_.at(token.request_id);
+    const std::vector<TokenId>& prompt = stream.request.prompt;
+    if (stream.ended || !stream.admitted) Fail("a token outside its request's life");
+    if (token.first_top + token.outcome.top_count > action.top.size() ||
+        action.top[token.first_top].token_id != token.outcome.token_id) {
+      Fail("a token's alternatives are those of another");
+    }
+    const uint32_t position = token.outcome.position;
+    if (token.scores_prompt) {
+      if (position != stream.next_score++ || position >= prompt.size() ||
+          token.outcome.token_id != prompt[position] ||
+          token.outcome.logprob != ExpectedScore(prompt, position)) {
+        Fail(absl::StrCat("request ", token.request_id.value(), ": wrong score at ", position));
+      }
+      continue;
+    }
+    if (stream.request.prompt_logprobs && stream.next_score != prompt.size()) {
+      Fail("a token before its prompt's scores");
+    }
+    std::vector<TokenId> tokens = prompt;
+    tokens.insert(tokens.end(), stream.output.begin(), stream.output.end());
+    if (position != tokens.size() ||
+        token.outcome.token_id != ExpectedToken(tokens, stream.request.seed, vocabulary_)) {
+      Fail(absl::StrCat("request ", token.request_id.value(), ": wrong token at ", position,
+                        "; alone it has another one at ", tokens.size()));
+    }
+    stream.output.push_back(token.outcome.token_id);
+  }
+}
+
+void Simulation::CheckWhole(const Stream& stream, const RequestFinished& action) {
+  const SamplingParams& sampling = stream.request.sampling;
+  const uint32_t left =
+      options_.context_length - static_cast<uint32_t>(stream.request.prompt.size());
+  std::optional<FinishReason> expected;
+  for (uint32_t i = 0; i < stream.output.size(); ++i) {
+    if (expected) Fail("a token after the stream's end");
+    const bool stops = std::count(sampling.stop_token_ids.begin(), sampling.stop_token_ids.end(),
+                                  stream.output[i]) > 0 &&
+                       i + 1 >= sampling.min_tokens;
+    if (stops) {
+      expected = FinishReason::kStopToken;
+    } else if (i + 1 == stream.request.max_tokens.value_or(left)) {
+      expected = stream.request.max_tokens ? FinishReason::kLength : FinishReason::kModelLength;
+    }
+  }
+  if (expected != action.reason) Fail("a stream ends for the wrong reason, or too soon");
+}
+
+void Simulation::Take(const RequestFinished& action) {
+  Stream& stream = streams_.at(action.request_id);
+  if (stream.ended) Fail("a request ends twice");
+  stream.ended = true;
+  stream.reason = action.reason;
+  if (action.completion_token_count != stream.output.size() ||
+      action.prompt_token_count != stream.request.prompt.size()) {
+    Fail("the counts of an ended request are wrong");
+  }
+  switch (action.reason) {
+    case FinishReason::kStopToken:
+    case FinishReason::kLength:
+    case FinishReason::kModelLength:
+      CheckWhole(stream, action);
+      ++whole_streams_;
+      break;
+    case FinishReason::kPoolExhausted: {
+      const size_t tokens = stream.request.prompt.size() + stream.output.size();
+      if (stream.request.max_tokens || layout_.BlocksFor(tokens) <= block_count_) {
+        Fail("a request that fits ends for want of blocks");
+      }
+      break;
+    }
+    case FinishReason::kDeadline:
+      break;
+    case FinishReason::kError:
+      // Submitted while there was no pool, and too long for the one that came.
+      if (absl::IsFailedPrecondition(action.status)) break;
+      [[fallthrough]];
+    default:
+      if (!faults_) Fail(absl::StrCat("ended without cause: ", FinishReasonName(action.reason)));
+  }
+}
+
+void Simulation::Take(const RequestRefused& action) {
+  Stream& stream = streams_.at(action.request_id);
+  if (stream.ended || stream.admitted) Fail("a request is refused after its admission or end");
+  stream.ended = true;
+}
+
+void Simulation::Take(const ReplicaRejected& action) {
+  if (!faults_) Fail(absl::StrCat("the replica was rejected: ", action.status.ToString()));
+  worker_.reset();
+  to_worker_.clear();
+  unanswered_.clear();
+}
+
+}  // namespace octavo

@@ -1,0 +1,100 @@
+#pragma once
+
+// The production engine with a simulated worker behind a bad network, in one thread, replayable
+// from one seed. The seed draws the setting (pool, block size, budgets, steps in flight), the
+// requests and every fault: cancels, deadlines, slow readers, duplicate, late, lost and reordered
+// plans and results, corrupted tables, lost replicas.
+//
+// What is checked: the engine's invariants after every call; every request ends exactly once;
+// nothing follows an ending; every stream is what its request alone would have produced (a prefix
+// of it where the request was ended early); at the end every block is back.
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <random>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "scheduler/core/engine.h"
+#include "tests/unit/scheduler/core/simulated_worker.h"
+
+namespace octavo {
+
+struct SimulationReport {
+  absl::Status status;  // the first violation
+  std::string setting;
+  EngineCounters counters;
+  uint32_t requests = 0;
+  uint32_t whole_streams = 0;  // ended by their own stop rule
+};
+
+class Simulation {
+ public:
+  // `faults` false: no network faults, no commands, no losses; every stream must be whole.
+  Simulation(uint64_t seed, bool faults);
+
+  SimulationReport Run(uint32_t turns);
+
+ private:
+  struct Stream {
+    SubmitRequest request;
+    std::vector<TokenId> output;
+    uint32_t next_score = 1;
+    bool admitted = false;
+    bool ended = false;
+    bool paused = false;
+    std::optional<FinishReason> reason;
+  };
+
+  uint64_t Draw(uint64_t bound) { return random_() % bound; }
+  bool Chance(uint32_t per_mille) { return Draw(1000) < per_mille; }
+
+  EngineOptions DrawOptions();
+  SubmitRequest DrawRequest();
+  void Turn();
+  void Fault();
+  void DeliverPlan();
+  void DeliverResult();
+  void StartReplica();
+  void Send(Event event);
+  void Plan();
+  // After every call of the engine.
+  void Absorb();
+  void Take(SendPlan action);
+  void Take(const RequestAdmitted& action);
+  void Take(const TokensGenerated& action);
+  void Take(const RequestFinished& action);
+  void Take(const RequestRefused& action);
+  void Take(const PrefixCacheReset&) {}
+  void Take(const ReplicaRejected& action);
+  void CheckWhole(const Stream& stream, const RequestFinished& action);
+  void Fail(const std::string& what);
+  Stream* DrawLive();
+
+  const bool faults_;
+  std::mt19937_64 random_;
+  uint32_t vocabulary_;
+  KvLayout layout_;
+  uint32_t block_count_;
+  EngineOptions options_;
+  Engine engine_;
+  absl::Time now_ = absl::UnixEpoch();
+  std::vector<Action> actions_;
+  absl::Status status_;
+
+  std::optional<SimulatedWorker> worker_;
+  uint64_t epoch_ = 0;
+  std::deque<StepPlan> to_worker_;
+  std::deque<Event> to_engine_;
+  std::map<StepNumber, StepPlan> unanswered_;  // what the runtime would send again
+
+  std::map<RequestId, Stream> streams_;
+  uint32_t whole_streams_ = 0;
+};
+
+}  // namespace octavo

@@ -1,0 +1,84 @@
+// Random workloads and faults over the production engine. OCTAVO_SIM_SEED=N replays one seed;
+// OCTAVO_SIM_SEEDS=N runs that many.
+
+#include "tests/unit/scheduler/core/simulation.h"
+
+#include <cstdlib>
+#include <iostream>
+#include <string>
+
+#include "absl/strings/numbers.h"
+#include "gtest/gtest.h"
+
+namespace octavo {
+namespace {
+
+uint64_t FromEnvironment(const char* name, uint64_t absent) {
+  const char* text = std::getenv(name);
+  uint64_t value = absent;
+  if (text != nullptr && !absl::SimpleAtoi(text, &value)) ADD_FAILURE() << name << " is " << text;
+  return value;
+}
+
+struct Totals {
+  uint64_t steps = 0;
+  uint64_t requests = 0;
+  uint64_t whole = 0;
+  EngineCounters counters;
+};
+
+Totals RunSeeds(uint64_t count, uint32_t turns, bool faults) {
+  const uint64_t only = FromEnvironment("OCTAVO_SIM_SEED", 0);
+  Totals totals;
+  for (uint64_t seed = only ? only : 1; seed <= (only ? only : count); ++seed) {
+    const SimulationReport report = Simulation(seed, faults).Run(turns);
+    EXPECT_TRUE(report.status.ok())
+        << report.status << "\n  with " << report.setting << "\n  replay: OCTAVO_SIM_SEED=" << seed
+        << " build/tests/scheduler_core_test --gtest_filter="
+        << testing::UnitTest::GetInstance()->current_test_suite()->name() << "."
+        << testing::UnitTest::GetInstance()->current_test_info()->name();
+    if (!report.status.ok()) break;
+    totals.requests += report.requests;
+    totals.whole += report.whole_streams;
+    EngineCounters& sum = totals.counters;
+    sum.steps_completed += report.counters.steps_completed;
+    sum.preemptions += report.counters.preemptions;
+    sum.prefix_hit_tokens += report.counters.prefix_hit_tokens;
+    sum.evicted_blocks += report.counters.evicted_blocks;
+    sum.duplicate_results += report.counters.duplicate_results;
+    sum.reordered_results += report.counters.reordered_results;
+    sum.stale_results += report.counters.stale_results;
+    sum.resyncs += report.counters.resyncs;
+    sum.replica_losses += report.counters.replica_losses;
+  }
+  const EngineCounters& sum = totals.counters;
+  std::cout << totals.requests << " requests (" << totals.whole << " whole), "
+            << sum.steps_completed << " steps, " << sum.preemptions << " preemptions, "
+            << sum.prefix_hit_tokens << " hit tokens, " << sum.evicted_blocks << " evictions, "
+            << sum.duplicate_results << " duplicate, " << sum.reordered_results << " reordered, "
+            << sum.stale_results << " stale results, " << sum.resyncs << " resyncs, "
+            << sum.replica_losses << " replica losses\n";
+  return totals;
+}
+
+TEST(SimulationTest, EveryStreamIsWhatItsRequestAloneWouldHaveProduced) {
+  const Totals totals = RunSeeds(FromEnvironment("OCTAVO_SIM_SEEDS", 400), 600, /*faults=*/false);
+  if (std::getenv("OCTAVO_SIM_SEED") != nullptr) return;
+  EXPECT_GT(totals.counters.preemptions, 0u);
+  EXPECT_GT(totals.counters.prefix_hit_tokens, 0u);
+  EXPECT_GT(totals.counters.evicted_blocks, 0u);
+}
+
+TEST(SimulationTest, NoFaultLosesABlockATokenOrAnEnding) {
+  const Totals totals = RunSeeds(FromEnvironment("OCTAVO_SIM_SEEDS", 800), 1500, /*faults=*/true);
+  if (std::getenv("OCTAVO_SIM_SEED") != nullptr) return;
+  EXPECT_GT(totals.whole, 0u);
+  EXPECT_GT(totals.counters.duplicate_results, 0u);
+  EXPECT_GT(totals.counters.reordered_results, 0u);
+  EXPECT_GT(totals.counters.stale_results, 0u);
+  EXPECT_GT(totals.counters.resyncs, 0u);
+  EXPECT_GT(totals.counters.replica_losses, 0u);
+}
+
+}  // namespace
+}  // namespace octavo
