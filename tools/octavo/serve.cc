@@ -1,0 +1,155 @@
+#include <limits.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <map>
+
+#include "absl/flags/flag.h"
+#include "absl/strings/str_cat.h"
+#include "common/flags.h"
+#include "common/ready_file.h"
+#include "common/wire/rpc_server.h"
+#include "grpc/health/v1/health.grpc.pb.h"
+#include "grpcpp/create_channel.h"
+#include "grpcpp/security/credentials.h"
+#include "nlohmann/json.hpp"
+#include "tools/octavo/commands.h"
+#include "tools/octavo/supervisor.h"
+
+ABSL_FLAG(
+    std::string, model, "",
+    "Model file (GGUF); empty: SmolLM2-135M-Instruct as tools/dev unpacks it into the cache.");
+ABSL_FLAG(std::string, listen, "127.0.0.1:7000",
+          "Where clients reach the server: host:port or unix:/path.");
+ABSL_FLAG(std::string, metrics_listen, "127.0.0.1:9400",
+          "Where Prometheus finds /metrics: host:port.");
+ABSL_FLAG(uint32_t, threads, 0,
+          "Compute threads of the worker; 0: the cores this process may use.");
+ABSL_FLAG(std::string, isa, "auto",
+          "Instruction set of the worker's kernels: auto, scalar or avx2.");
+ABSL_FLAG(std::string, ready_file, "",
+          "Write a JSON file with pid and addresses here once requests are served.");
+
+namespace octavo::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kDefaultModel[] = "SmolLM2-135M-Instruct.Q4_1.gguf";
+
+fs::path CacheFolder() {
+  if (const char* cache = getenv("XDG_CACHE_HOME"); cache != nullptr && *cache != '\0') {
+    return fs::path(cache) / "octavo";
+  }
+  const char* home = getenv("HOME");
+  return fs::path(home == nullptr ? "." : home) / ".cache" / "octavo";
+}
+
+// Sockets between our own processes: a folder only this user can enter, removed at the end.
+class RuntimeFolder {
+ public:
+  RuntimeFolder() {
+    std::string pattern = (fs::temp_directory_path() / "octavo-XXXXXX").string();
+    if (mkdtemp(pattern.data()) != nullptr) path_ = pattern;
+  }
+  ~RuntimeFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) fs::remove_all(path_, ignored);
+  }
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+// The programs lie beside this one.
+std::string Sibling(const char* name) {
+  return (fs::read_symlink("/proc/self/exe").parent_path() / name).string();
+}
+
+// The addresses in a child's ready file.
+std::map<std::string, std::string> ReadAddresses(const fs::path& ready_file) {
+  std::map<std::string, std::string> addresses;
+  std::ifstream file(ready_file);
+  const nlohmann::json json = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return addresses;
+  for (const auto& [key, value] : json.items()) {
+    if (value.is_string()) addresses[key] = value.get<std::string>();
+  }
+  return addresses;
+}
+
+bool IsServing(const std::shared_ptr<grpc::Channel>& channel) {
+  grpc::health::v1::HealthCheckRequest request;
+  request.set_service("readiness");
+  grpc::health::v1::HealthCheckResponse response;
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(200));
+  return grpc::health::v1::Health::NewStub(channel)->Check(&context, request, &response).ok() &&
+         response.status() == grpc::health::v1::HealthCheckResponse::SERVING;
+}
+
+}  // namespace
+
+int Serve(const std::vector<std::string>& arguments) {
+  const std::string model = absl::GetFlag(FLAGS_model).empty()
+                                ? (CacheFolder() / "models" / kDefaultModel).string()
+                                : absl::GetFlag(FLAGS_model);
+  if (access(model.c_str(), R_OK) != 0) {
+    std::cerr
+        << "octavo: cannot read the model file " << model
+        << (absl::GetFlag(FLAGS_model).empty()
+                ? "; `tools/dev model` fetches the default model, or name a GGUF file with --model"
+                : "; --model takes the path of a GGUF file")
+        << "\n";
+    return kExitBadConfiguration;
+  }
+  const RuntimeFolder runtime;
+  if (runtime.path().empty()) {
+    std::cerr << "octavo: cannot make a folder for sockets under "
+              << fs::temp_directory_path().string() << "\n";
+    return 1;
+  }
+  const std::string fleet = absl::StrCat("unix:", (runtime.path() / "fleet.sock").string());
+  const fs::path scheduler_ready = runtime.path() / "scheduler.json";
+  Child scheduler{.name = "scheduler",
+                  .arguments = {Sibling("octavo-scheduler"), "--model", model, "--listen",
+                                absl::GetFlag(FLAGS_listen), "--fleet_listen", fleet,
+                                "--metrics_listen", absl::GetFlag(FLAGS_metrics_listen),
+                                "--exit_with_parent", "--ready_file", scheduler_ready.string()}};
+  scheduler.arguments.insert(scheduler.arguments.end(), arguments.begin(), arguments.end());
+  const Child worker{
+      .name = "worker",
+      .arguments = {Sibling("octavo-worker"), "--model", model, "--scheduler", fleet, "--listen",
+                    absl::StrCat("unix:", (runtime.path() / "worker0.sock").string()), "--threads",
+                    absl::StrCat(absl::GetFlag(FLAGS_threads)), "--isa", absl::GetFlag(FLAGS_isa),
+                    "--exit_with_parent"}};
+
+  Supervisor::BlockSignals();
+  Supervisor supervisor({scheduler, worker});
+  std::shared_ptr<grpc::Channel> channel;
+  bool ready = false;
+  return supervisor.Run(kExitBadConfiguration, [&] {
+    if (ready || !fs::exists(scheduler_ready)) return;
+    if (channel == nullptr) {
+      channel = grpc::CreateCustomChannel(fleet, grpc::InsecureChannelCredentials(),
+                                          wire::PeerChannelArguments());
+    }
+    if (!IsServing(channel)) return;
+    ready = true;
+    const std::map<std::string, std::string> addresses = ReadAddresses(scheduler_ready);
+    for (const auto& [name, address] : addresses) {
+      std::cerr << "octavo: " << name << " on " << address << "\n";
+    }
+    std::cerr << "octavo: ready. Try `octavo generate \"Hello\"`; Ctrl-C stops.\n";
+    if (const absl::Status status = WriteReadyFile(absl::GetFlag(FLAGS_ready_file), addresses);
+        !status.ok()) {
+      std::cerr << "octavo: " << status.message() << "\n";
+    }
+  });
+}
+
+}  // namespace octavo::cli
