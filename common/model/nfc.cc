@@ -35,15 +35,19 @@ void AppendDecomposed(char32_t code_point, std::vector<utf8proc_int32_t>& out) {
 // Canonical ordering: each run of non-starters by combining class, equals as they stand.
 void SortMarks(std::vector<utf8proc_int32_t>& code_points) {
   const auto is_mark = [](utf8proc_int32_t c) { return CombiningClass(c) != 0; };
+  std::vector<uint64_t> keys;  // class (8 bits), position (32), code point (21)
   auto begin = code_points.begin();
   while (true) {
     begin = std::find_if(begin, code_points.end(), is_mark);
     if (begin == code_points.end()) return;
     const auto end = std::find_if_not(begin, code_points.end(), is_mark);
-    std::stable_sort(begin, end, [](utf8proc_int32_t a, utf8proc_int32_t b) {
-      return CombiningClass(a) < CombiningClass(b);
-    });
-    begin = end;
+    keys.clear();
+    for (auto mark = begin; mark != end; ++mark) {
+      keys.push_back(static_cast<uint64_t>(CombiningClass(*mark)) << 53 |
+                     static_cast<uint64_t>(mark - begin) << 21 | static_cast<uint64_t>(*mark));
+    }
+    std::sort(keys.begin(), keys.end());
+    for (const uint64_t key : keys) *begin++ = static_cast<utf8proc_int32_t>(key & 0x1FFFFF);
   }
 }
 

@@ -13,35 +13,43 @@
 namespace octavo {
 namespace {
 
-// Unicode's White_Space, written out, since PCRE2's \s has U+180E too. For use between brackets.
-#define OCTAVO_SPACES                        \
-  R"(\x{9}-\x{d}\x{20}\x{85}\x{a0}\x{1680})" \
-  R"(\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})"
-#define OCTAVO_SPACE "[" OCTAVO_SPACES "]"
-#define OCTAVO_NOT_SPACE "[^" OCTAVO_SPACES "]"
-#define OCTAVO_SYMBOL "[^" OCTAVO_SPACES "\\p{L}\\p{N}]"
+// As published, one alternative a line; the lines are joined as they stand.
 
 // OpenAI's GPT-2 (encoder.py).
-constexpr char kGpt2Pattern[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?" OCTAVO_SYMBOL
-                                "+"
-                                "|" OCTAVO_SPACE "+(?!" OCTAVO_NOT_SPACE ")|" OCTAVO_SPACE "+";
+constexpr char kGpt2Pattern[] = R"('s|'t|'re|'ve|'m|'ll|'d)"
+                                R"(| ?\p{L}+)"
+                                R"(| ?\p{N}+)"
+                                R"(| ?[^\s\p{L}\p{N}]+)"
+                                R"(|\s+(?!\S))"
+                                R"(|\s+)";
 
 // SmolLM cuts out each digit, then cuts what lies between by GPT-2's pattern. In one pass: a digit
-// ends a piece as the end of the text does, so no space joins it and spaces before it are kept
+// ends a piece as the end of the text does, so no space joins it and spaces before it stay
 // together.
-constexpr char kSmolLmPattern[] =
-    "\\p{N}|'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?" OCTAVO_SYMBOL
-    "+"
-    "|" OCTAVO_SPACE "+(?![^" OCTAVO_SPACES "\\p{N}])|" OCTAVO_SPACE "+";
+constexpr char kSmolLmPattern[] = R"(\p{N})"
+                                  R"(|'s|'t|'re|'ve|'m|'ll|'d)"
+                                  R"(| ?\p{L}+)"
+                                  R"(| ?[^\s\p{L}\p{N}]+)"
+                                  R"(|\s+(?![^\s\p{N}]))"
+                                  R"(|\s+)";
 
 // Llama 3 (tokenizer.json), after OpenAI's cl100k.
-#define OCTAVO_CL100K(numbers)                                                              \
-  "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" numbers "| ?" OCTAVO_SYMBOL \
-  "+[\\r\\n]*|" OCTAVO_SPACE                                                                \
-  "*[\\r\\n]+"                                                                              \
-  "|" OCTAVO_SPACE "+(?!" OCTAVO_NOT_SPACE ")|" OCTAVO_SPACE "+"
-constexpr char kLlama3Pattern[] = OCTAVO_CL100K("\\p{N}{1,3}");
-constexpr char kQwen2Pattern[] = OCTAVO_CL100K("\\p{N}");
+constexpr char kLlama3Pattern[] = R"((?i:'s|'t|'re|'ve|'m|'ll|'d))"
+                                  R"(|[^\r\n\p{L}\p{N}]?\p{L}+)"
+                                  R"(|\p{N}{1,3})"
+                                  R"(| ?[^\s\p{L}\p{N}]+[\r\n]*)"
+                                  R"(|\s*[\r\n]+)"
+                                  R"(|\s+(?!\S))"
+                                  R"(|\s+)";
+
+// Qwen 2 (tokenizer.json): Llama 3's with single digits.
+constexpr char kQwen2Pattern[] = R"((?i:'s|'t|'re|'ve|'m|'ll|'d))"
+                                 R"(|[^\r\n\p{L}\p{N}]?\p{L}+)"
+                                 R"(|\p{N})"
+                                 R"(| ?[^\s\p{L}\p{N}]+[\r\n]*)"
+                                 R"(|\s*[\r\n]+)"
+                                 R"(|\s+(?!\S))"
+                                 R"(|\s+)";
 
 constexpr std::array<PreTokenizerRules, 7> kRules = {{
     {.name = "gpt2", .pattern = kGpt2Pattern},
@@ -55,6 +63,31 @@ constexpr std::array<PreTokenizerRules, 7> kRules = {{
     {.name = "llama-v3", .pattern = kLlama3Pattern, .ignore_merges = true, .adds_bos_unsaid = true},
     {.name = "qwen2", .pattern = kQwen2Pattern, .normalize_nfc = true},
 }};
+
+// Unicode's White_Space, for use between brackets.
+constexpr char kSpaces[] = R"(\x{9}-\x{d}\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a})"
+                           R"(\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
+
+// `published` with \s and \S written out: PCRE2's own hold U+180E too, which is no space since
+// Unicode 6.3.
+std::string WithSpacesWrittenOut(absl::string_view published) {
+  std::string pattern;
+  bool in_brackets = false;
+  for (size_t i = 0; i < published.size(); ++i) {
+    const absl::string_view escape = published.substr(i, 2);
+    if (escape == "\\s" || escape == "\\S") {
+      CHECK(!in_brackets || escape == "\\s") << published;
+      const char* const open = in_brackets ? "" : escape == "\\s" ? "[" : "[^";
+      absl::StrAppend(&pattern, open, kSpaces, in_brackets ? "" : "]");
+      ++i;
+      continue;
+    }
+    if (published[i] == '[') in_brackets = true;
+    if (published[i] == ']') in_brackets = false;
+    pattern.push_back(published[i]);
+  }
+  return pattern;
+}
 
 std::string Pcre2Message(int code) {
   PCRE2_UCHAR message[256];
@@ -96,15 +129,17 @@ PreTokenizer::Scratch::Scratch(std::unique_ptr<Data> data) : data_(std::move(dat
 PreTokenizer::Scratch::Scratch(Scratch&&) noexcept = default;
 PreTokenizer::Scratch::~Scratch() = default;
 
-PreTokenizer::PreTokenizer(const PreTokenizerRules* rules, std::unique_ptr<Code> code)
-    : rules_(rules), code_(std::move(code)) {}
+PreTokenizer::PreTokenizer(const PreTokenizerRules* rules, std::string pattern,
+                           std::unique_ptr<Code> code)
+    : rules_(rules), pattern_(std::move(pattern)), code_(std::move(code)) {}
 PreTokenizer::~PreTokenizer() = default;
 
 absl::StatusOr<std::unique_ptr<PreTokenizer>> PreTokenizer::Create(const PreTokenizerRules* rules) {
   int error = 0;
   PCRE2_SIZE error_offset = 0;
+  std::string pattern = WithSpacesWrittenOut(rules->pattern);
   pcre2_code* compiled =
-      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(rules->pattern), PCRE2_ZERO_TERMINATED,
+      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
                     PCRE2_UTF | PCRE2_UCP | PCRE2_ANCHORED, &error, &error_offset, nullptr);
   if (compiled == nullptr) {
     return absl::InternalError(absl::StrCat("the pattern of pre-tokenizer ", rules->name, ": ",
@@ -116,7 +151,8 @@ absl::StatusOr<std::unique_ptr<PreTokenizer>> PreTokenizer::Create(const PreToke
   const int jit = pcre2_jit_compile(compiled, PCRE2_JIT_COMPLETE);
   LOG_IF(WARNING, jit != 0) << "pre-tokenizer " << rules->name
                             << " is interpreted, not compiled: " << Pcre2Message(jit);
-  return std::unique_ptr<PreTokenizer>(new PreTokenizer(rules, std::move(code)));
+  return std::unique_ptr<PreTokenizer>(
+      new PreTokenizer(rules, std::move(pattern), std::move(code)));
 }
 
 PreTokenizer::Scratch PreTokenizer::MakeScratch() const {

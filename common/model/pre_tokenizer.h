@@ -22,7 +22,7 @@ namespace octavo {
 
 struct PreTokenizerRules {
   const char* name = "";         // GGUF's `tokenizer.ggml.pre`
-  const char* pattern = "";      // of one word; matches at every place of every text
+  const char* pattern = "";      // of one word, as published; matches everywhere
   bool normalize_nfc = false;    // text is brought to NFC first
   bool ignore_merges = false;    // a word that is a token is taken whole, whatever its merges make
   bool adds_bos_unsaid = false;  // a model file that does not say whether BOS comes first means yes
@@ -52,6 +52,8 @@ class PreTokenizer {
   ~PreTokenizer();
 
   const PreTokenizerRules& rules() const { return *rules_; }
+  // What PCRE2 compiled: the rules' pattern with its white space written out.
+  const std::string& pattern() const { return pattern_; }
   Scratch MakeScratch() const;
 
   // Calls `word` for each piece of `text`, in order. Internal if the regular expression engine
@@ -61,9 +63,10 @@ class PreTokenizer {
 
  private:
   struct Code;
-  PreTokenizer(const PreTokenizerRules* rules, std::unique_ptr<Code> code);
+  PreTokenizer(const PreTokenizerRules* rules, std::string pattern, std::unique_ptr<Code> code);
 
   const PreTokenizerRules* rules_;
+  std::string pattern_;
   std::unique_ptr<Code> code_;
 };
 

@@ -45,7 +45,7 @@ void StopStringMatcher::LinkStates() {
   for (const ByteTrie::Edge& edge : edges) states_[edge.to].depth = states_[edge.from].depth + 1;
   std::vector<size_t> by_depth(edges.size());
   std::iota(by_depth.begin(), by_depth.end(), size_t{0});
-  std::stable_sort(by_depth.begin(), by_depth.end(), [&](size_t a, size_t b) {
+  std::sort(by_depth.begin(), by_depth.end(), [&](size_t a, size_t b) {
     return states_[edges[a].to].depth < states_[edges[b].to].depth;
   });
   for (const size_t i : by_depth) {

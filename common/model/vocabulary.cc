@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/model/byte_alphabet.h"
+#include "common/model/utf8.h"
 
 namespace octavo {
 namespace {
@@ -34,6 +35,11 @@ absl::StatusOr<Vocabulary> Vocabulary::Create(const std::vector<std::string>& to
     if (!IsKnownType(type)) {
       return absl::InvalidArgumentError(absl::StrCat(
           "token ", i, " has type ", static_cast<int>(type), "; token types are 1 to 6"));
+    }
+    // A special token that were half a character would cut text inside one.
+    if (const std::optional<size_t> offset = FindInvalidUtf8(tokens[i])) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("token ", i, " is not UTF-8 at byte ", *offset));
     }
     std::optional<std::string> spelled;
     if (type == TokenType::kNormal) spelled = SpelledBytes(tokens[i]);

@@ -22,7 +22,8 @@ constexpr size_t kMaxVocabularySize = size_t{1} << 24;
 
 class Vocabulary {
  public:
-  // InvalidArgument if there are no tokens, too many, or not as many types as tokens.
+  // InvalidArgument if there are no tokens, too many, or not as many types as tokens, or if one is
+  // not UTF-8 as written.
   static absl::StatusOr<Vocabulary> Create(const std::vector<std::string>& tokens,
                                            const std::vector<TokenType>& types);
 

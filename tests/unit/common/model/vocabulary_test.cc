@@ -46,6 +46,13 @@ TEST(VocabularyTest, CountsAndTypesThatDoNotFitAreRefused) {
             "token 0 has type 7; token types are 1 to 6");
 }
 
+TEST(VocabularyTest, ATokenThatIsNotUtf8IsRefusedSinceItWouldCutTextInsideACharacter) {
+  EXPECT_EQ(Vocabulary::Create({"a", "b\xA9"}, {TokenType::kNormal, TokenType::kUserDefined})
+                .status()
+                .message(),
+            "token 1 is not UTF-8 at byte 1");
+}
+
 TEST(VocabularyTest, IdsOutsideAreNotValid) {
   const Vocabulary vocabulary = Vocabulary::Create({"a", "b"}, {}).value();
   EXPECT_TRUE(vocabulary.IsValid(1));
