@@ -77,4 +77,12 @@ double Int16MultiplyPeak(int threads) {
   return static_cast<double>(kRounds * kOperationsPerRound) * threads / seconds;
 }
 
+double FloatMultiplyPeak(int threads) {
+  if (kernels::DetectIsa() < kernels::Isa::kAvx2) return 0;
+  constexpr int64_t kRounds = 100'000;
+  const double seconds =
+      BestSeconds(threads, 49, [](int) { sink += FuseMultiplyAdditions(kRounds); });
+  return static_cast<double>(kRounds * kFloatOperationsPerRound) * threads / seconds;
+}
+
 }  // namespace octavo::bench

@@ -20,4 +20,7 @@ double ReadBandwidth(size_t bytes, int threads);
 // alone. 0 without AVX2.
 double Int16MultiplyPeak(int threads);
 
+// The same of fp32 fused multiply-additions, two operations each. 0 without AVX2.
+double FloatMultiplyPeak(int threads);
+
 }  // namespace octavo::bench

@@ -49,4 +49,20 @@ uint64_t MultiplyPairs(int64_t rounds) {
   return static_cast<uint64_t>(_mm256_extract_epi64(_mm256_add_epi32(all, rest), 0));
 }
 
+uint64_t FuseMultiplyAdditions(int64_t rounds) {
+  __m256 s[12];
+  for (__m256& sum : s) sum = _mm256_set1_ps(1.0f);
+  const __m256 a = _mm256_set1_ps(0x1p-30f);
+  const __m256 b = _mm256_set1_ps(0x1p-30f);
+  for (int64_t round = 0; round < rounds; ++round) {
+#pragma GCC unroll 12
+    for (int i = 0; i < 12; ++i) {
+      __asm__ volatile("vfmadd231ps %1, %2, %0" : "+x"(s[i]) : "x"(a), "x"(b));
+    }
+  }
+  __m256 all = s[0];
+  for (int i = 1; i < 12; ++i) all = _mm256_add_ps(all, s[i]);
+  return static_cast<uint64_t>(_mm256_cvtss_f32(all));
+}
+
 }  // namespace octavo::bench

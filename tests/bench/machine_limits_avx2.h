@@ -11,5 +11,7 @@ uint64_t ReadAll(const uint8_t* begin,
 uint64_t MultiplyPairs(
     int64_t rounds);  // each round: 12 times vpmaddwd + vpaddd, 32 operations apiece
 constexpr int64_t kOperationsPerRound = 12 * 32;
+uint64_t FuseMultiplyAdditions(int64_t rounds);  // each round: 12 times vfmadd231ps
+constexpr int64_t kFloatOperationsPerRound = 12 * 16;
 
 }  // namespace octavo::bench
