@@ -21,7 +21,7 @@ class PlanCheck {
  public:
   // All borrowed. `digests` are those before the plan.
   PlanCheck(const StepPlan& plan, const TableLimits& limits,
-            const absl::flat_hash_map<SequenceId, SequenceState>& sequences,
+            const absl::flat_hash_map<SequenceId, MirroredSequence>& sequences,
             const std::vector<uint64_t>& digests)
       : plan_(plan), limits_(limits), sequences_(sequences), digests_(digests) {}
 
@@ -30,7 +30,7 @@ class PlanCheck {
  private:
   // A sequence once releases and starts are applied: one known before, or one that the plan starts.
   struct View {
-    const SequenceState* state = nullptr;  // null where the plan starts it
+    const MirroredSequence* state = nullptr;  // null where the plan starts it
     const SequenceStart* start = nullptr;
     int64_t row = -1;  // its row in the plan
 
@@ -64,7 +64,7 @@ class PlanCheck {
 
   const StepPlan& plan_;
   const TableLimits& limits_;
-  const absl::flat_hash_map<SequenceId, SequenceState>& sequences_;
+  const absl::flat_hash_map<SequenceId, MirroredSequence>& sequences_;
   const std::vector<uint64_t>& digests_;
 
   absl::flat_hash_set<SequenceId> released_;

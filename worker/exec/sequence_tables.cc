@@ -66,7 +66,7 @@ void SequenceTables::Apply(const StepPlan& plan) {
     size_t next = 0;
     for (size_t row = 0; row < plan.rows.size(); ++row) {
       const SequenceId id = plan.rows[row].sequence_id;
-      SequenceState& state = sequences_.at(id);
+      MirroredSequence& state = sequences_.at(id);
       for (uint32_t i = 0; i < change.new_block_counts[row]; ++i) {
         const BlockId block = change.new_blocks[next++];
         state.digests[group] +=
@@ -77,7 +77,7 @@ void SequenceTables::Apply(const StepPlan& plan) {
       }
     }
     for (const TableEntryChange& entry : change.entry_changes) {
-      SequenceState& state = sequences_.at(entry.sequence_id);
+      MirroredSequence& state = sequences_.at(entry.sequence_id);
       BlockId& block = state.tables[group][entry.index];
       const uint64_t difference = EntryDigest(entry.sequence_id, entry.index, entry.block) -
                                   EntryDigest(entry.sequence_id, entry.index, block);
@@ -87,7 +87,7 @@ void SequenceTables::Apply(const StepPlan& plan) {
     }
   }
   for (const PlanRow& row : plan.rows) {
-    SequenceState& state = sequences_.at(row.sequence_id);
+    MirroredSequence& state = sequences_.at(row.sequence_id);
     state.computed_end = row.first_position + row.token_count;
     state.sampled_position = row.samples ? state.computed_end : std::nullopt;
   }
@@ -106,20 +106,20 @@ void SequenceTables::Release(SequenceId id) {
 }
 
 void SequenceTables::Start(const SequenceStart& start) {
-  SequenceState state{.slot = free_slots_.back(),
-                      .seed = start.seed,
-                      .prompt_token_count = start.prompt_token_count,
-                      .sampling = start.sampling,
-                      .history = start.history,
-                      .computed_end = std::nullopt,
-                      .sampled_position = std::nullopt,
-                      .tables = std::vector<std::vector<BlockId>>(limits_.layer_group_count),
-                      .digests = std::vector<uint64_t>(limits_.layer_group_count, 0)};
+  MirroredSequence state{.slot = free_slots_.back(),
+                         .seed = start.seed,
+                         .prompt_token_count = start.prompt_token_count,
+                         .sampling = start.sampling,
+                         .history = start.history,
+                         .computed_end = std::nullopt,
+                         .sampled_position = std::nullopt,
+                         .tables = std::vector<std::vector<BlockId>>(limits_.layer_group_count),
+                         .digests = std::vector<uint64_t>(limits_.layer_group_count, 0)};
   free_slots_.pop_back();
   sequences_.emplace(start.sequence_id, std::move(state));
 }
 
-const SequenceState* SequenceTables::Find(SequenceId id) const {
+const MirroredSequence* SequenceTables::Find(SequenceId id) const {
   const auto it = sequences_.find(id);
   return it == sequences_.end() ? nullptr : &it->second;
 }

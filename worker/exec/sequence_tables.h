@@ -40,7 +40,7 @@ struct TableLimits {
 };
 
 // What the worker knows of one sequence.
-struct SequenceState {
+struct MirroredSequence {
   uint32_t slot = 0;
   uint64_t seed = 0;
   uint32_t prompt_token_count = 0;
@@ -53,7 +53,7 @@ struct SequenceState {
   std::vector<std::vector<BlockId>> tables;  // [layer_group_count], blocks in order
   std::vector<uint64_t> digests;             // [layer_group_count], of these tables
 
-  friend bool operator==(const SequenceState&, const SequenceState&) = default;
+  friend bool operator==(const MirroredSequence&, const MirroredSequence&) = default;
 };
 
 class SequenceTables {
@@ -83,7 +83,7 @@ class SequenceTables {
   size_t sequence_count() const { return sequences_.size(); }
   const std::vector<uint64_t>& digests() const { return digests_; }
   // Null where unknown.
-  const SequenceState* Find(SequenceId id) const;
+  const MirroredSequence* Find(SequenceId id) const;
 
   // Recomputes every digest and checks the invariants; CHECKs.
   void CheckInvariants() const;
@@ -99,7 +99,7 @@ class SequenceTables {
   Epoch epoch_;
   StepNumber step_;
   uint64_t applied_count_ = 0;  // plans applied in this epoch, in a row without a jump
-  absl::flat_hash_map<SequenceId, SequenceState> sequences_;
+  absl::flat_hash_map<SequenceId, MirroredSequence> sequences_;
   std::vector<uint32_t> free_slots_;
   std::vector<uint64_t> digests_;  // [layer_group_count]
 };

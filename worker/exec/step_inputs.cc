@@ -7,7 +7,7 @@
 namespace octavo {
 namespace {
 
-void AppendTokens(const PlanRow& row, const TokenId* tokens, const SequenceState& state,
+void AppendTokens(const PlanRow& row, const TokenId* tokens, const MirroredSequence& state,
                   StepInputs& inputs) {
   const uint32_t first_token = inputs.token_count();
   const int32_t sequence = static_cast<int32_t>(inputs.sequences.size());
@@ -27,7 +27,7 @@ void AppendTokens(const PlanRow& row, const TokenId* tokens, const SequenceState
                               .slot = state.slot});
 }
 
-void AppendLogitsRows(const PlanRow& row, const SequenceState& state, StepInputs& inputs,
+void AppendLogitsRows(const PlanRow& row, const MirroredSequence& state, StepInputs& inputs,
                       StepLabel& label) {
   const uint32_t first_token = inputs.sequences.back().first_token;
   const SamplingParams& sampling = state.sampling;
@@ -80,7 +80,7 @@ void FillStepInputs(const StepPlan& plan, const SequenceTables& tables, StepInpu
   }
   const TokenId* tokens = plan.token_ids.data();
   for (const PlanRow& row : plan.rows) {
-    const SequenceState& state = *tables.Find(row.sequence_id);
+    const MirroredSequence& state = *tables.Find(row.sequence_id);
     AppendTokens(row, tokens, state, inputs);
     AppendLogitsRows(row, state, inputs, label);
     tokens += row.token_count - (row.feeds_sampled ? 1 : 0);

@@ -1,4 +1,4 @@
-#include "tests/unit/scheduler/core/simulation.h"
+#include "tests/sim/simulation.h"
 
 #include <algorithm>
 
@@ -6,9 +6,10 @@
 
 namespace octavo {
 
-Simulation::Simulation(uint64_t seed, bool faults)
-    : faults_(faults),
-      random_(seed),
+Simulation::Simulation(SimulationOptions settings)
+    : settings_(std::move(settings)),
+      faults_(settings_.faults),
+      random_(settings_.seed),
       vocabulary_(static_cast<uint32_t>(8 + Draw(40))),
       layout_{.block_size = std::vector<uint32_t>{1, 2, 3, 4, 5, 8, 16}[Draw(7)],
               .layer_count = 1,
@@ -197,7 +198,7 @@ void Simulation::Fault() {
       for (const auto& [step, plan] : unanswered_) to_worker_.push_back(plan);
       break;
     case 14:
-      if (worker_ && Draw(3) == 0) worker_->CorruptTable(random_());
+      if (worker_ && settings_.corrupt_tables && Draw(3) == 0) worker_->CorruptTable(random_());
       break;
     case 15:
       if (Draw(3) == 0) Send(ResetPrefixCache{});
@@ -216,7 +217,11 @@ void Simulation::StartReplica() {
   worker_.emplace(Epoch(epoch_), layout_, block_count_, vocabulary_);
   to_worker_.clear();
   unanswered_.clear();
-  Send(ReplicaReady{ReplicaId(0), Epoch(epoch_), {{layout_, block_count_}}});
+  tables_.clear();
+  uses_.clear();
+  const ReplicaReady ready{ReplicaId(0), Epoch(epoch_), {{layout_, block_count_}}};
+  if (settings_.on_replica) settings_.on_replica(ready, options_);
+  Send(ready);
 }
 
 void Simulation::DeliverPlan() {
@@ -224,6 +229,11 @@ void Simulation::DeliverPlan() {
   const StepPlan plan = std::move(to_worker_.front());
   to_worker_.pop_front();
   absl::StatusOr<StepResult> result = worker_->Apply(plan);
+  if (settings_.on_plan) {
+    if (absl::Status status = settings_.on_plan(plan, result.status()); !status.ok()) {
+      Fail(status.ToString());
+    }
+  }
   if (result.ok()) {
     to_engine_.push_back(StepCompleted{*std::move(result)});
   } else if (absl::IsFailedPrecondition(result.status())) {
@@ -270,7 +280,40 @@ void Simulation::Absorb() {
   }
 }
 
+void Simulation::CheckBlocks(const StepPlan& plan) {
+  const StepNumber done = engine_.State().last_completed_step;
+  std::erase_if(uses_, [&](const Use& use) { return use.step <= done; });
+  if (plan.resets_state) tables_.clear();
+  for (const SequenceId id : plan.releases) tables_.erase(id);
+  std::map<BlockId, SequenceId> written;
+  size_t next = 0;
+  for (size_t i = 0; i < plan.rows.size(); ++i) {
+    const PlanRow& row = plan.rows[i];
+    auto& table = tables_[row.sequence_id];
+    for (uint32_t n = plan.layer_groups[0].new_block_counts[i]; n > 0; --n) {
+      table.push_back(plan.layer_groups[0].new_blocks[next++]);
+    }
+    const uint32_t last = layout_.BlockIndex(row.first_position + row.token_count - 1);
+    for (uint32_t b = layout_.BlockIndex(row.first_position); b <= last; ++b) {
+      if (!written.emplace(table[b], row.sequence_id).second) Fail("two rows write one block");
+    }
+  }
+  for (const PlanRow& row : plan.rows)
+    uses_.push_back({plan.step, row.sequence_id, tables_[row.sequence_id]});
+  for (const Use& use : uses_) {
+    for (const BlockId block : use.blocks) {
+      const auto writer = written.find(block);
+      if (writer != written.end() && writer->second != use.sequence) {
+        Fail(absl::StrCat("step ", plan.step.value(), " writes block ", block.value(),
+                          " for sequence ", writer->second.value(), " while step ",
+                          use.step.value(), " uses it for ", use.sequence.value()));
+      }
+    }
+  }
+}
+
 void Simulation::Take(SendPlan action) {
+  CheckBlocks(action.plan);
   uint32_t tokens = 0;
   for (const PlanRow& row : action.plan.rows) tokens += row.token_count;
   if (tokens > options_.max_step_tokens) Fail("a step is over its token budget");

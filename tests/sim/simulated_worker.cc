@@ -1,4 +1,4 @@
-#include "tests/unit/scheduler/core/simulated_worker.h"
+#include "tests/sim/simulated_worker.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,7 +1,7 @@
 // Random workloads and faults over the production engine. OCTAVO_SIM_SEED=N replays one seed;
 // OCTAVO_SIM_SEEDS=N runs that many.
 
-#include "tests/unit/scheduler/core/simulation.h"
+#include "tests/sim/simulation.h"
 
 #include <cstdlib>
 #include <iostream>
@@ -31,10 +31,10 @@ Totals RunSeeds(uint64_t count, uint32_t turns, bool faults) {
   const uint64_t only = FromEnvironment("OCTAVO_SIM_SEED", 0);
   Totals totals;
   for (uint64_t seed = only ? only : 1; seed <= (only ? only : count); ++seed) {
-    const SimulationReport report = Simulation(seed, faults).Run(turns);
+    const SimulationReport report = Simulation({.seed = seed, .faults = faults}).Run(turns);
     EXPECT_TRUE(report.status.ok())
         << report.status << "\n  with " << report.setting << "\n  replay: OCTAVO_SIM_SEED=" << seed
-        << " build/tests/scheduler_core_test --gtest_filter="
+        << " build/tests/simulation_test --gtest_filter="
         << testing::UnitTest::GetInstance()->current_test_suite()->name() << "."
         << testing::UnitTest::GetInstance()->current_test_info()->name();
     if (!report.status.ok()) break;

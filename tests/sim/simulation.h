@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <optional>
 #include <random>
@@ -21,7 +22,7 @@
 
 #include "absl/status/status.h"
 #include "scheduler/core/engine.h"
-#include "tests/unit/scheduler/core/simulated_worker.h"
+#include "tests/sim/simulated_worker.h"
 
 namespace octavo {
 
@@ -33,14 +34,30 @@ struct SimulationReport {
   uint32_t whole_streams = 0;  // ended by their own stop rule
 };
 
+struct SimulationOptions {
+  uint64_t seed = 1;
+  bool faults =
+      true;  // false: no network faults, no commands, no losses; every stream must be whole
+  bool corrupt_tables = true;  // among the faults
+  // Told of every replica that starts, and of every plan that reaches it with the simulated
+  // worker's verdict; an error is a violation.
+  std::function<void(const ReplicaReady&, const EngineOptions&)> on_replica;
+  std::function<absl::Status(const StepPlan&, const absl::Status& verdict)> on_plan;
+};
+
 class Simulation {
  public:
-  // `faults` false: no network faults, no commands, no losses; every stream must be whole.
-  Simulation(uint64_t seed, bool faults);
+  explicit Simulation(SimulationOptions options);
 
   SimulationReport Run(uint32_t turns);
 
  private:
+  // What a row of a step in flight works on.
+  struct Use {
+    StepNumber step;
+    SequenceId sequence;
+    std::vector<BlockId> blocks;
+  };
   struct Stream {
     SubmitRequest request;
     std::vector<TokenId> output;
@@ -65,6 +82,9 @@ class Simulation {
   void Plan();
   // After every call of the engine.
   void Absorb();
+  // No block that a step in flight uses is written for another sequence; one that a step writes is
+  // nobody else's.
+  void CheckBlocks(const StepPlan& plan);
   void Take(SendPlan action);
   void Take(const RequestAdmitted& action);
   void Take(const TokensGenerated& action);
@@ -76,6 +96,7 @@ class Simulation {
   void Fail(const std::string& what);
   Stream* DrawLive();
 
+  const SimulationOptions settings_;
   const bool faults_;
   std::mt19937_64 random_;
   uint32_t vocabulary_;
@@ -91,7 +112,9 @@ class Simulation {
   uint64_t epoch_ = 0;
   std::deque<StepPlan> to_worker_;
   std::deque<Event> to_engine_;
-  std::map<StepNumber, StepPlan> unanswered_;  // what the runtime would send again
+  std::map<StepNumber, StepPlan> unanswered_;          // what the runtime would send again
+  std::map<SequenceId, std::vector<BlockId>> tables_;  // after the last plan
+  std::vector<Use> uses_;
 
   std::map<RequestId, Stream> streams_;
   uint32_t whole_streams_ = 0;
