@@ -50,18 +50,24 @@ uint64_t MultiplyPairs(int64_t rounds) {
 }
 
 uint64_t FuseMultiplyAdditions(int64_t rounds) {
-  __m256 s[12];
-  for (__m256& sum : s) sum = _mm256_set1_ps(1.0f);
+  __m256 s0 = _mm256_set1_ps(1.0f), s1 = s0, s2 = s0, s3 = s0, s4 = s0, s5 = s0;
+  __m256 s6 = s0, s7 = s0, s8 = s0, s9 = s0, s10 = s0, s11 = s0;
   const __m256 a = _mm256_set1_ps(0x1p-30f);
-  const __m256 b = _mm256_set1_ps(0x1p-30f);
+#define OCTAVO_THREE_FMAS(x, y, z)                                                              \
+  __asm__ volatile("vfmadd231ps %3, %3, %0\n\tvfmadd231ps %3, %3, %1\n\tvfmadd231ps %3, %3, %2" \
+                   : "+x"(x), "+x"(y), "+x"(z)                                                  \
+                   : "x"(a))
   for (int64_t round = 0; round < rounds; ++round) {
-#pragma GCC unroll 12
-    for (int i = 0; i < 12; ++i) {
-      __asm__ volatile("vfmadd231ps %1, %2, %0" : "+x"(s[i]) : "x"(a), "x"(b));
-    }
+    OCTAVO_THREE_FMAS(s0, s1, s2);
+    OCTAVO_THREE_FMAS(s3, s4, s5);
+    OCTAVO_THREE_FMAS(s6, s7, s8);
+    OCTAVO_THREE_FMAS(s9, s10, s11);
   }
-  __m256 all = s[0];
-  for (int i = 1; i < 12; ++i) all = _mm256_add_ps(all, s[i]);
+#undef OCTAVO_THREE_FMAS
+  const __m256 all =
+      _mm256_add_ps(_mm256_add_ps(_mm256_add_ps(_mm256_add_ps(s0, s1), _mm256_add_ps(s2, s3)),
+                                  _mm256_add_ps(_mm256_add_ps(s4, s5), _mm256_add_ps(s6, s7))),
+                    _mm256_add_ps(_mm256_add_ps(s8, s9), _mm256_add_ps(s10, s11)));
   return static_cast<uint64_t>(_mm256_cvtss_f32(all));
 }
 
