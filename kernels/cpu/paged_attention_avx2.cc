@@ -1,38 +1,18 @@
 #include <immintrin.h>
 
-#include <limits>
-
-#include "kernels/cpu/kv_convert_avx2.h"
-#include "kernels/cpu/math_avx2.h"
+#include "kernels/cpu/attention_tile_avx2.h"
 #include "kernels/cpu/ops_avx2.h"
 
 // A tile of 16 keys and values is widened to fp32 once and then met by every vector of the item, a
-// vector being one query head of one row: three vectors at a time, so that a loaded key or value
-// serves three multiplications. Key lanes are the 16 virtual lanes of the dot product (two
-// registers); value lanes are output columns.
+// vector being one query head of one row. If the vectors are few, as in the decode of most models,
+// they read the page itself and widen on the way.
 
 namespace octavo::kernels {
 namespace {
 
-constexpr int64_t kVectors = kAttentionTileVectors;
-constexpr int64_t kMaxHeadDim = 256;
-constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
-
-// One item's working set; on the stack. Vectors are `head_dim` apart in `out` and `total`.
-struct alignas(32) Workspace {
-  float keys[kAttentionTile * kMaxHeadDim];
-  float values[kAttentionTile * kMaxHeadDim];
-  float weights[kVectors * kAttentionTile];
-  float rescale[kVectors];
-  // The split's partial.
-  float max[kVectors];
-  float sums[kVectors * kAttentionTile];  // 16 virtual lanes each
-  float out[kVectors * kMaxHeadDim];
-  // What the splits before it merged to.
-  float total_max[kVectors];
-  float total_sum[kVectors];
-  float total[kVectors * kMaxHeadDim];
-};
+// Up to so many vectors it is cheaper to widen a key or value for each group of them than to store
+// it.
+constexpr int64_t kFewVectors = 4;
 
 struct ItemView {
   const PagedAttentionArgs& args;
@@ -51,8 +31,6 @@ struct ItemView {
   int64_t Position(int64_t vector) const { return first_position + vector / group; }
 };
 
-int64_t Min(int64_t a, int64_t b) { return a < b ? a : b; }
-
 template <KvElement kElement>
 void WidenSlots(const uint16_t* source, int64_t element_count, float* destination) {
   for (int64_t i = 0; i < element_count; i += 16) {
@@ -69,7 +47,7 @@ void Prefetch(const uint16_t* source, int64_t element_count) {
 
 // Keys and values of positions [begin, begin + count), page by page.
 template <KvElement kElement>
-void WidenTile(const ItemView& view, int64_t begin, int64_t count, Workspace* work) {
+void WidenTile(const ItemView& view, int64_t begin, int64_t count, AttentionWorkspace* work) {
   const KvPages& pages = view.args.pages;
   const int64_t head_dim = pages.head_dim;
   for (int64_t j = 0; j < count;) {
@@ -94,96 +72,18 @@ void PrefetchTile(const ItemView& view, int64_t begin, int64_t count) {
   Prefetch(pages.Values(block, view.kv_head) + offset * pages.head_dim, elements);
 }
 
-// The halving tree over eight registers at once, from its second level on: result lane i is the sum
-// of the lanes of s[i].
-__m256 SumLanes(const __m256* s) {
-  __m256 half[4];
-  for (int i = 0; i < 4; ++i) {
-    half[i] = _mm256_add_ps(_mm256_permute2f128_ps(s[i], s[i + 4], 0x20),
-                            _mm256_permute2f128_ps(s[i], s[i + 4], 0x31));
-  }
-  const __m256 low = _mm256_add_ps(_mm256_shuffle_ps(half[0], half[1], 0x44),
-                                   _mm256_shuffle_ps(half[0], half[1], 0xee));
-  const __m256 high = _mm256_add_ps(_mm256_shuffle_ps(half[2], half[3], 0x44),
-                                    _mm256_shuffle_ps(half[2], half[3], 0xee));
-  return _mm256_add_ps(_mm256_shuffle_ps(low, high, 0x88), _mm256_shuffle_ps(low, high, 0xdd));
-}
-
-// dots[v] = the products of query v with eight keys.
-template <int kCount>
-void DotEight(const float* const* queries, const float* keys, int64_t head_dim, __m256* dots) {
-  constexpr int kKeys = kCount == 1 ? 4 : 2;  // at a time: what 16 registers hold
-  __m256 sums[kCount][8];
-  for (int key = 0; key < 8; key += kKeys) {
-    __m256 low[kCount][kKeys];
-    __m256 high[kCount][kKeys];
-    for (int v = 0; v < kCount; ++v) {
-      for (int j = 0; j < kKeys; ++j) low[v][j] = high[v][j] = _mm256_setzero_ps();
-    }
-    for (int64_t d = 0; d < head_dim; d += 16) {
-      __m256 k[kKeys];
-      for (int j = 0; j < kKeys; ++j) k[j] = _mm256_load_ps(keys + (key + j) * head_dim + d);
-      for (int v = 0; v < kCount; ++v) {
-        const __m256 q = _mm256_loadu_ps(queries[v] + d);
-        for (int j = 0; j < kKeys; ++j) low[v][j] = _mm256_fmadd_ps(q, k[j], low[v][j]);
-      }
-      for (int j = 0; j < kKeys; ++j) k[j] = _mm256_load_ps(keys + (key + j) * head_dim + d + 8);
-      for (int v = 0; v < kCount; ++v) {
-        const __m256 q = _mm256_loadu_ps(queries[v] + d + 8);
-        for (int j = 0; j < kKeys; ++j) high[v][j] = _mm256_fmadd_ps(q, k[j], high[v][j]);
-      }
-    }
-    for (int v = 0; v < kCount; ++v) {
-      for (int j = 0; j < kKeys; ++j) sums[v][key + j] = _mm256_add_ps(low[v][j], high[v][j]);
-    }
-  }
-  for (int v = 0; v < kCount; ++v) dots[v] = SumLanes(sums[v]);
-}
-
-float LargestOf(__m256 x) {
-  const __m128 m4 = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
-  const __m128 m2 = _mm_max_ps(m4, _mm_movehl_ps(m4, m4));
-  return _mm_cvtss_f32(_mm_max_ss(m2, _mm_movehdup_ps(m2)));
-}
-
-// Takes a tile's scores, of which the first `visible` keys count, into the running maximum and sums
-// of a vector; leaves the keys' weights and the factor for what was summed before. A maximum that
-// stays put means a factor of exactly 1.
-void UpdateSoftmax(__m256 low, __m256 high, int64_t visible, int64_t vector, Workspace* work) {
-  const __m256 masked = _mm256_set1_ps(kMinusInfinity);
-  if (visible < kAttentionTile) {
-    const int64_t in_low = Min(visible, 8);
-    low = _mm256_blendv_ps(masked, low, _mm256_castsi256_ps(FirstLanes(in_low)));
-    high = _mm256_blendv_ps(masked, high, _mm256_castsi256_ps(FirstLanes(visible - in_low)));
-  }
-  const float before = work->max[vector];
-  const float max = Max(LargestOf(_mm256_max_ps(low, high)), before);
-  const float rescale = max == before ? 1.0f : Exp(before - max);
-  const __m256 max8 = _mm256_set1_ps(max);
-  const __m256 weight_low = Exp8(_mm256_sub_ps(low, max8));
-  const __m256 weight_high = Exp8(_mm256_sub_ps(high, max8));
-  float* sums = work->sums + vector * kAttentionTile;
-  const __m256 rescale8 = _mm256_set1_ps(rescale);
-  _mm256_store_ps(sums, _mm256_fmadd_ps(_mm256_load_ps(sums), rescale8, weight_low));
-  _mm256_store_ps(sums + 8, _mm256_fmadd_ps(_mm256_load_ps(sums + 8), rescale8, weight_high));
-  _mm256_store_ps(work->weights + vector * kAttentionTile, weight_low);
-  _mm256_store_ps(work->weights + vector * kAttentionTile + 8, weight_high);
-  work->max[vector] = max;
-  work->rescale[vector] = rescale;
-}
-
-template <int kCount>
+template <int kCount, typename Slots>
 void ScoreVectors(const ItemView& view, int64_t vector, int64_t tile, int64_t key_count,
-                  Workspace* work) {
+                  const typename Slots::Element* keys, AttentionWorkspace* work) {
   const int64_t head_dim = view.args.pages.head_dim;
   const float* queries[kCount];
   for (int v = 0; v < kCount; ++v) queries[v] = view.Query(vector + v);
   const __m256 scale = _mm256_set1_ps(view.args.scale);
   __m256 low[kCount];
   __m256 high[kCount];
-  DotEight<kCount>(queries, work->keys, head_dim, low);
+  DotEight<kCount, Slots>(queries, keys, head_dim, low);
   if (key_count > 8) {
-    DotEight<kCount>(queries, work->keys + 8 * head_dim, head_dim, high);
+    DotEight<kCount, Slots>(queries, keys + 8 * head_dim, head_dim, high);
   } else {
     for (int v = 0; v < kCount; ++v) high[v] = _mm256_setzero_ps();  // masked by the caller's count
   }
@@ -194,85 +94,66 @@ void ScoreVectors(const ItemView& view, int64_t vector, int64_t tile, int64_t ke
   }
 }
 
-// out = out * rescale, then the values of the first `visible` keys in order, for kCount vectors and
-// 8 * kRegisters columns.
-template <int kCount, int kRegisters>
-void AddColumns(const float* values, int64_t head_dim, int64_t column, int64_t visible,
-                int64_t vector, Workspace* work) {
-  __m256 sum[kCount][kRegisters];
-  for (int v = 0; v < kCount; ++v) {
-    const float* out = work->out + (vector + v) * head_dim + column;
-    const __m256 rescale = _mm256_set1_ps(work->rescale[vector + v]);
-    for (int c = 0; c < kRegisters; ++c) {
-      sum[v][c] = _mm256_mul_ps(_mm256_load_ps(out + 8 * c), rescale);
-    }
-  }
-  const float* weights = work->weights + vector * kAttentionTile;
-  for (int64_t j = 0; j < visible; ++j) {
-    __m256 weight[kCount];
-    for (int v = 0; v < kCount; ++v) {
-      weight[v] = _mm256_broadcast_ss(weights + v * kAttentionTile + j);
-    }
-    for (int c = 0; c < kRegisters; ++c) {
-      const __m256 value = _mm256_load_ps(values + j * head_dim + column + 8 * c);
-      for (int v = 0; v < kCount; ++v) sum[v][c] = _mm256_fmadd_ps(weight[v], value, sum[v][c]);
-    }
-  }
-  for (int v = 0; v < kCount; ++v) {
-    float* out = work->out + (vector + v) * head_dim + column;
-    for (int c = 0; c < kRegisters; ++c) _mm256_store_ps(out + 8 * c, sum[v][c]);
-  }
-}
-
-template <int kCount>
-void AddValues(int64_t head_dim, int64_t visible, int64_t vector, Workspace* work) {
-  int64_t column = 0;
-  for (; column + 32 <= head_dim; column += 32) {
-    AddColumns<kCount, 4>(work->values, head_dim, column, visible, vector, work);
-  }
-  if (column < head_dim) {
-    AddColumns<kCount, 2>(work->values, head_dim, column, visible, vector, work);
-  }
-}
-
 // How many of `rest` vectors to take at a time: threes, but two twos rather than three and one.
 int64_t NextCount(int64_t rest) { return rest == 4 || rest == 2 ? 2 : Min(rest, 3); }
 
+template <typename Slots>
 void ScoreAll(const ItemView& view, int64_t first, int64_t tile, int64_t key_count,
-              Workspace* work) {
+              const typename Slots::Element* keys, AttentionWorkspace* work) {
   for (int64_t vector = first; vector < view.vector_count;) {
     const int64_t count = NextCount(view.vector_count - vector);
     if (count == 3) {
-      ScoreVectors<3>(view, vector, tile, key_count, work);
+      ScoreVectors<3, Slots>(view, vector, tile, key_count, keys, work);
     } else if (count == 2) {
-      ScoreVectors<2>(view, vector, tile, key_count, work);
+      ScoreVectors<2, Slots>(view, vector, tile, key_count, keys, work);
     } else {
-      ScoreVectors<1>(view, vector, tile, key_count, work);
+      ScoreVectors<1, Slots>(view, vector, tile, key_count, keys, work);
     }
     vector += count;
   }
 }
 
 // The vectors [begin, end) see the same number of keys.
-void AddValuesOf(int64_t begin, int64_t end, int64_t head_dim, int64_t visible, Workspace* work) {
+template <typename Slots>
+void AddValuesOf(int64_t begin, int64_t end, const typename Slots::Element* values,
+                 int64_t head_dim, int64_t visible, AttentionWorkspace* work) {
   for (int64_t vector = begin; vector < end;) {
     const int64_t count = NextCount(end - vector);
     if (count == 3) {
-      AddValues<3>(head_dim, visible, vector, work);
+      AddValues<3, Slots>(values, head_dim, visible, vector, work);
     } else if (count == 2) {
-      AddValues<2>(head_dim, visible, vector, work);
+      AddValues<2, Slots>(values, head_dim, visible, vector, work);
     } else {
-      AddValues<1>(head_dim, visible, vector, work);
+      AddValues<1, Slots>(values, head_dim, visible, vector, work);
     }
     vector += count;
   }
 }
 
+// The keys of one tile, of which there are `key_count`, for all vectors that see any.
+template <typename Slots>
+void AttendTile(const ItemView& view, int64_t tile, int64_t key_count,
+                const typename Slots::Element* keys, const typename Slots::Element* values,
+                AttentionWorkspace* work) {
+  const int64_t head_dim = view.args.pages.head_dim;
+  const int64_t hidden_rows = tile > view.first_position ? tile - view.first_position : 0;
+  int64_t vector = hidden_rows * view.group;
+  ScoreAll<Slots>(view, vector, tile, key_count, keys, work);
+  // Rows on the diagonal see a part of the tile each; those below it see all.
+  while (vector < view.vector_count && view.Position(vector) < tile + kAttentionTile - 1) {
+    const int64_t visible = view.Position(vector) - tile + 1;
+    AddValuesOf<Slots>(vector, vector + view.group, values, head_dim, visible, work);
+    vector += view.group;
+  }
+  AddValuesOf<Slots>(vector, view.vector_count, values, head_dim, kAttentionTile, work);
+}
+
 // Keys [begin, end) of one split, from an empty state. Vectors before the one returned see none of
 // them.
 template <KvElement kElement>
-int64_t AttendSplit(const ItemView& view, int64_t begin, int64_t end, Workspace* work) {
-  const int64_t head_dim = view.args.pages.head_dim;
+int64_t AttendSplit(const ItemView& view, int64_t begin, int64_t end, AttentionWorkspace* work) {
+  const KvPages& pages = view.args.pages;
+  const int64_t head_dim = pages.head_dim;
   const int64_t hidden_rows = begin > view.first_position ? begin - view.first_position : 0;
   const int64_t first = hidden_rows * view.group;
   for (int64_t vector = first; vector < view.vector_count; ++vector) {
@@ -287,18 +168,19 @@ int64_t AttendSplit(const ItemView& view, int64_t begin, int64_t end, Workspace*
   }
   for (int64_t tile = begin; tile < end; tile += kAttentionTile) {
     const int64_t key_count = Min(kAttentionTile, end - tile);
-    WidenTile<kElement>(view, tile, key_count, work);
     const int64_t next = tile + kAttentionTile;
     if (next < end) PrefetchTile(view, next, Min(kAttentionTile, end - next));
-    const int64_t hidden = tile > view.first_position ? tile - view.first_position : 0;
-    int64_t vector = hidden * view.group;
-    ScoreAll(view, vector, tile, key_count, work);
-    // Rows on the diagonal see a part of the tile each; those below it see all.
-    while (vector < view.vector_count && view.Position(vector) < tile + kAttentionTile - 1) {
-      AddValuesOf(vector, vector + view.group, head_dim, view.Position(vector) - tile + 1, work);
-      vector += view.group;
+    const int64_t offset = tile % pages.block_size;
+    if (view.vector_count <= kFewVectors && offset + kAttentionTile <= pages.block_size) {
+      // Slots past key_count may be read, and hold anything, but are in the page and masked.
+      const int64_t block = view.table[tile / pages.block_size];
+      AttendTile<CacheSlots<kElement>>(view, tile, key_count,
+                                       pages.Keys(block, view.kv_head) + offset * head_dim,
+                                       pages.Values(block, view.kv_head) + offset * head_dim, work);
+    } else {
+      WidenTile<kElement>(view, tile, key_count, work);
+      AttendTile<WidenedSlots>(view, tile, key_count, work->keys, work->values, work);
     }
-    AddValuesOf(vector, view.vector_count, head_dim, kAttentionTile, work);
   }
   return first;
 }
@@ -337,12 +219,13 @@ float* ScratchOf(const PagedAttentionArgs& args, int64_t slot, int64_t query_hea
   return args.scratch + (slot * args.query_head_count + query_head) * (args.pages.head_dim + 16);
 }
 
-float SumOfLanes(const Workspace& work, int64_t vector) {
+float SumOfLanes(const AttentionWorkspace& work, int64_t vector) {
   const float* lanes = work.sums + vector * kAttentionTile;
   return SumOf16(_mm256_load_ps(lanes), _mm256_load_ps(lanes + 8));
 }
 
-void SavePartials(const ItemView& view, int64_t split, int64_t first, const Workspace& work) {
+void SavePartials(const ItemView& view, int64_t split, int64_t first,
+                  const AttentionWorkspace& work) {
   const AttentionItem& item = view.item;
   const int64_t head_dim = view.args.pages.head_dim;
   for (int64_t vector = first; vector < view.vector_count; ++vector) {
@@ -355,7 +238,7 @@ void SavePartials(const ItemView& view, int64_t split, int64_t first, const Work
   }
 }
 
-void MergePartials(const ItemView& view, int64_t split, int64_t first, Workspace* work) {
+void MergePartials(const ItemView& view, int64_t split, int64_t first, AttentionWorkspace* work) {
   const int64_t head_dim = view.args.pages.head_dim;
   for (int64_t vector = first; vector < view.vector_count; ++vector) {
     float* total = work->total + vector * head_dim;
@@ -384,7 +267,7 @@ void AttendItem(const PagedAttentionArgs& args, const AttentionItem& item, int64
                       .first_position = args.rows.positions[item.first_row],
                       .table = args.rows.block_tables + args.rows.table_offsets[sequence]};
   const int64_t key_count = view.first_position + item.row_count;
-  Workspace work;
+  AttentionWorkspace work;
   for (int64_t split = item.first_split; split < item.first_split + item.split_count; ++split) {
     const int64_t begin = split * kAttentionSplit;
     const int64_t first =
