@@ -118,6 +118,12 @@ def test_every_character_of_unicode_14_is_cut_and_merged_alike(vocabulary, name)
     assert not different, f"{len(different)} of {len(texts)} differ; the first: {different[0]!r}"
 
 
+@pytest.mark.parametrize("name", ["gpt2", "smollm", "llama-bpe", "qwen2"])
+def test_a_mebibyte_of_one_character_is_cut_and_merged_alike(vocabulary, name):
+    different = differences(vocabulary, name, ["a" * (1 << 20), " " * (1 << 20)], parse_special=False)
+    assert not different, [text[0] for text, _, _ in different]
+
+
 @pytest.mark.parametrize("show_control", [True, False])
 def test_decoding_gives_what_the_tokenizers_library_gives(vocabulary, strings, show_control):
     reference = vocabulary.reference("smollm", parse_special=True)
