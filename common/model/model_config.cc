@@ -6,6 +6,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "common/model/model_tensors.h"
+#include "common/model/utf8.h"
 #include "common/status.h"
 
 namespace octavo {
@@ -170,12 +171,27 @@ absl::Status ReadVocabulary(const GgufFile& file, const Keys& keys, ModelConfig&
   return absl::OkStatus();
 }
 
+// The name travels in protobuf strings, metrics and logs.
+absl::Status ReadName(const GgufFile& file, ModelConfig& config) {
+  OCTAVO_ASSIGN_OR_RETURN(const absl::string_view name,
+                          file.GetStringOr("general.name", config.architecture));
+  if (name.empty() || name.size() > kMaxModelNameBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "general.name has ", name.size(), " bytes; it must have 1 to ", kMaxModelNameBytes));
+  }
+  if (const auto offset = FindInvalidUtf8(name); offset.has_value()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("general.name is not UTF-8 at its byte ", *offset));
+  }
+  config.name = std::string(name);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<ModelConfig> ReadLlama(const GgufFile& file) {
   const Keys keys(file, "llama");
   ModelConfig config;
   config.architecture = "llama";
-  OCTAVO_ASSIGN_OR_RETURN(const absl::string_view name, file.GetStringOr("general.name", "llama"));
-  config.name = std::string(name);
+  OCTAVO_RETURN_IF_ERROR(ReadName(file, config));
   config.rope.style = RopeStyle::kInterleaved;
   OCTAVO_RETURN_IF_ERROR(ReadSizes(keys, config));
   OCTAVO_RETURN_IF_ERROR(ReadHeads(keys, config));

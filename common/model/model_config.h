@@ -18,6 +18,7 @@
 
 namespace octavo {
 
+constexpr uint32_t kMaxModelNameBytes = 256;
 constexpr uint32_t kMaxLayerCount = 1024;
 constexpr uint32_t kMaxWidth = 1 << 17;  // embedding and FFN width are at most this
 constexpr uint32_t kMaxHeadCount = 1024;
@@ -46,7 +47,7 @@ struct RopeConfig {
 
 struct ModelConfig {
   std::string architecture;  // "llama"
-  std::string name;          // general.name; the architecture where the file has none
+  std::string name;          // general.name, UTF-8; the architecture where the file has none
   uint32_t layer_count = 0;
   uint32_t width = 0;      // of the residual stream (embedding_length)
   uint32_t ffn_width = 0;  // feed_forward_length

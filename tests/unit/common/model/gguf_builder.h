@@ -182,4 +182,27 @@ inline GgufBuilder SmallLlama(uint32_t layers = 1, TensorType type = TensorType:
   return builder;
 }
 
+// A llama as small as one can be, so that nearly all of its bytes are header: width 2, one head of
+// 2, one token. Every tensor F32, with an output matrix and Llama 3's RoPE factors.
+inline GgufBuilder TinyLlama() {
+  GgufBuilder builder;
+  builder.String("general.architecture", "llama").U32("llama.block_count", 1);
+  builder.U32("llama.context_length", 8).U32("llama.embedding_length", 2);
+  builder.U32("llama.feed_forward_length", 1).U32("llama.attention.head_count", 1);
+  builder.U32("llama.attention.head_count_kv", 1).U32("llama.vocab_size", 1);
+  builder.F32("llama.attention.layer_norm_rms_epsilon", 1e-5f);
+  builder.F32Tensor("rope_freqs.weight", {1}, {8.0f});
+  for (const char* name : {"output_norm", "blk.0.attn_norm", "blk.0.ffn_norm"}) {
+    builder.Tensor(std::string(name) + ".weight", TensorType::kF32, {2});
+  }
+  for (const char* name : {"token_embd", "output", "blk.0.ffn_gate", "blk.0.ffn_up"}) {
+    builder.Tensor(std::string(name) + ".weight", TensorType::kF32, {2, 1});
+  }
+  for (const char* name : {"attn_q", "attn_k", "attn_v", "attn_output"}) {
+    builder.Tensor(std::string("blk.0.") + name + ".weight", TensorType::kF32, {2, 2});
+  }
+  builder.Tensor("blk.0.ffn_down.weight", TensorType::kF32, {1, 2});
+  return builder;
+}
+
 }  // namespace octavo

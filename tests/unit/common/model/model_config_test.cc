@@ -156,6 +156,17 @@ TEST(ModelConfigTest, RefusesWhatIsNotServed) {
             "served here");
 }
 
+TEST(ModelConfigTest, RefusesANameThatCannotBeShown) {
+  EXPECT_EQ(ReadFrom(SmallLlama().String("general.name", "päge")).config->name, "päge");
+  EXPECT_EQ(ReadFrom(SmallLlama().Remove("general.name")).config->name, "llama");
+  EXPECT_EQ(Refusal(SmallLlama().String("general.name", "a\xff")),
+            "INVALID_ARGUMENT: general.name is not UTF-8 at its byte 1");
+  EXPECT_EQ(Refusal(SmallLlama().String("general.name", std::string(257, 'n'))),
+            "INVALID_ARGUMENT: general.name has 257 bytes; it must have 1 to 256");
+  EXPECT_EQ(Refusal(SmallLlama().String("general.name", "")),
+            "INVALID_ARGUMENT: general.name has 0 bytes; it must have 1 to 256");
+}
+
 TEST(ModelConfigTest, NamesTheKeyThatIsMissing) {
   for (const char* key : {"general.architecture", "llama.block_count", "llama.context_length",
                           "llama.embedding_length", "llama.feed_forward_length",
