@@ -94,6 +94,10 @@ std::string ErrorMetadata(const absl::Status& status, const std::string& key) {
   return found == info.metadata().end() ? std::string() : found->second;
 }
 
+bool HasErrorInfo(const absl::Status& status) {
+  return status.GetPayload(TypeUrl<google::rpc::ErrorInfo>()).has_value();
+}
+
 absl::Duration RetryDelay(const absl::Status& status) {
   const auto info = GetDetail<google::rpc::RetryInfo>(status);
   return absl::Seconds(info.retry_delay().seconds()) +

@@ -40,6 +40,9 @@ absl::Status FromGrpc(const grpc::Status& status);
 // The ErrorInfo of `status`: value of `key` in its metadata, or empty.
 std::string ErrorMetadata(const absl::Status& status, const std::string& key);
 
+// Whether an ErrorInfo is attached.
+bool HasErrorInfo(const absl::Status& status);
+
 // The delay of an attached RetryInfo, or zero.
 absl::Duration RetryDelay(const absl::Status& status);
 

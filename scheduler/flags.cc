@@ -1,0 +1,159 @@
+#include "scheduler/flags.h"
+
+#include <random>
+
+#include "absl/flags/commandlineflag.h"
+#include "absl/flags/flag.h"
+#include "absl/flags/reflection.h"
+#include "absl/strings/str_cat.h"
+#include "common/kv_layout.h"
+#include "common/status.h"
+
+ABSL_FLAG(std::string, model, "",
+          "The model file (GGUF). Required; the workers are given the same one.");
+ABSL_FLAG(std::string, model_name, "",
+          "What requests call the model. Empty: the file's name without its ending.");
+ABSL_FLAG(std::string, listen, "127.0.0.1:7000",
+          "Where clients call: host:port (port 0 picks a free one) or unix:/path. All services are "
+          "served here unless --admin_listen is set.");
+ABSL_FLAG(std::string, admin_listen, "",
+          "Where operators and workers call (AdminService, FleetService), when not at --listen.");
+ABSL_FLAG(std::string, metrics_listen, "127.0.0.1:9400",
+          "Where /metrics and /healthz are served over HTTP. Empty: nowhere.");
+ABSL_FLAG(std::string, ready_file, "",
+          "Written as JSON (pid and addresses), whole or not at all, once everything listens.");
+
+ABSL_FLAG(uint32_t, block_size, 16, "Tokens a KV block holds, 1 to 256.");
+ABSL_FLAG(uint32_t, num_blocks, 0,
+          "Blocks of the pool; refused if they do not fit. 0: what the worker's memory allows.");
+ABSL_FLAG(std::string, kv_dtype, "",
+          "Element type of the KV cache: f16 or bf16. Empty: the worker's default.");
+ABSL_FLAG(uint32_t, context_length, 0,
+          "Most tokens of prompt and completion together. 0: the model's.");
+ABSL_FLAG(uint32_t, max_step_tokens, 2048,
+          "Tokens a step computes, decodes and prefill chunks together.");
+ABSL_FLAG(uint32_t, long_prefill_token_limit, 512,
+          "Most tokens of one prompt a step computes, so that decodes do not wait behind a long "
+          "one. 0: no limit of its own.");
+ABSL_FLAG(uint32_t, max_sequences, 256, "Sequences running at once.");
+ABSL_FLAG(uint32_t, max_queued_requests, 1024,
+          "Requests waiting at once; more are RESOURCE_EXHAUSTED.");
+ABSL_FLAG(bool, prefix_cache, true, "Reuse the KV of prompts that begin alike.");
+ABSL_FLAG(uint32_t, steps_in_flight, 2,
+          "1 or 2; with 2 the next step is planned while the last one runs.");
+
+ABSL_FLAG(int32_t, min_priority, 0, "Lowest (soonest) priority a client may send.");
+ABSL_FLAG(int32_t, max_priority, 100, "Highest (latest) priority a client may send.");
+ABSL_FLAG(bool, log_prompts, false,
+          "Write prompts and completions to the log, and let GetStepTrace show tokens.");
+
+ABSL_FLAG(absl::Duration, drain_timeout, absl::Seconds(30),
+          "After SIGTERM running requests have this long to finish.");
+ABSL_FLAG(absl::Duration, step_deadline, absl::Seconds(5),
+          "A worker that leaves a step unanswered this long, times (1 + tokens of the step / 256), "
+          "is declared lost.");
+ABSL_FLAG(absl::Duration, replica_grace, absl::Seconds(30),
+          "Requests wait this long for a worker that is not there (yet, or any more), then end "
+          "with UNAVAILABLE.");
+ABSL_FLAG(
+    absl::Duration, slow_reader_timeout, absl::Seconds(30),
+    "A client that has not caught up with its stream for this long ends with RESOURCE_EXHAUSTED.");
+ABSL_FLAG(absl::Duration, heartbeat, absl::Seconds(1), "How often workers register again.");
+ABSL_FLAG(absl::Duration, worker_lease, absl::Seconds(10),
+          "A worker that hears nothing of the scheduler for this long considers itself lost and "
+          "registers again.");
+ABSL_FLAG(absl::Duration, probe_interval, absl::Seconds(2),
+          "How often the process dials its own listeners to see that they still accept.");
+
+namespace octavo {
+namespace {
+
+absl::Status Bad(absl::string_view flag, absl::string_view rule) {
+  const absl::CommandLineFlag* value = absl::FindCommandLineFlag(flag);
+  return absl::InvalidArgumentError(
+      absl::StrCat("--", flag, "=", value->CurrentValue(), ": it must be ", rule));
+}
+
+absl::Status CheckDurations() {
+  for (const char* flag : {"step_deadline", "replica_grace", "slow_reader_timeout", "heartbeat",
+                           "worker_lease", "probe_interval"}) {
+    const auto value = absl::FindCommandLineFlag(flag)->TryGet<absl::Duration>();
+    if (*value < absl::Milliseconds(10)) return Bad(flag, "at least 10ms");
+  }
+  if (absl::GetFlag(FLAGS_drain_timeout) < absl::ZeroDuration())
+    return Bad("drain_timeout", "at least 0");
+  return absl::OkStatus();
+}
+
+std::map<std::string, std::string> LimitsInForce() {
+  std::map<std::string, std::string> limits;
+  for (const char* flag :
+       {"block_size", "num_blocks", "max_step_tokens", "long_prefill_token_limit", "max_sequences",
+        "max_queued_requests", "min_priority", "max_priority", "drain_timeout", "step_deadline",
+        "replica_grace", "slow_reader_timeout", "steps_in_flight"}) {
+    limits[flag] = absl::FindCommandLineFlag(flag)->CurrentValue();
+  }
+  return limits;
+}
+
+}  // namespace
+
+absl::StatusOr<SchedulerConfig> ConfigFromFlags() {
+  SchedulerConfig config;
+  config.model_path = absl::GetFlag(FLAGS_model);
+  if (config.model_path.empty())
+    return absl::InvalidArgumentError("--model is missing; give the path of a GGUF file");
+  config.model_name = absl::GetFlag(FLAGS_model_name);
+  config.listen = absl::GetFlag(FLAGS_listen);
+  config.admin_listen = absl::GetFlag(FLAGS_admin_listen);
+  config.metrics_listen = absl::GetFlag(FLAGS_metrics_listen);
+  config.ready_file = absl::GetFlag(FLAGS_ready_file);
+  if (config.listen.empty()) return Bad("listen", "host:port or unix:/path");
+
+  const uint32_t block_size = absl::GetFlag(FLAGS_block_size);
+  if (block_size < 1 || block_size > kMaxBlockSize)
+    return Bad("block_size", absl::StrCat("1 to ", kMaxBlockSize));
+  const std::string kv_dtype = absl::GetFlag(FLAGS_kv_dtype);
+  if (!kv_dtype.empty() && !ParseKvType(kv_dtype).ok()) return Bad("kv_dtype", "f16 or bf16");
+  OCTAVO_RETURN_IF_ERROR(CheckDurations());
+  if (absl::GetFlag(FLAGS_min_priority) > absl::GetFlag(FLAGS_max_priority))
+    return Bad("min_priority", "at most --max_priority");
+
+  EngineOptions& engine = config.loop.engine;
+  engine.max_step_tokens = absl::GetFlag(FLAGS_max_step_tokens);
+  engine.long_prefill_token_limit = absl::GetFlag(FLAGS_long_prefill_token_limit);
+  engine.max_sequences = absl::GetFlag(FLAGS_max_sequences);
+  engine.max_waiting_requests = absl::GetFlag(FLAGS_max_queued_requests);
+  engine.max_steps_in_flight = absl::GetFlag(FLAGS_steps_in_flight);
+  engine.prefix_cache = absl::GetFlag(FLAGS_prefix_cache);
+  std::random_device entropy;
+  engine.prefix_seed = uint64_t{entropy()} << 32 | entropy();
+
+  FleetOptions& fleet = config.loop.fleet;
+  fleet.layout.block_size = block_size;
+  fleet.kv_dtype = kv_dtype;
+  if (absl::GetFlag(FLAGS_num_blocks) > 0) fleet.block_count = absl::GetFlag(FLAGS_num_blocks);
+  fleet.max_step_tokens = engine.max_step_tokens;
+  fleet.max_sequences = engine.max_sequences;
+  fleet.step_deadline = absl::GetFlag(FLAGS_step_deadline);
+  fleet.heartbeat = absl::GetFlag(FLAGS_heartbeat);
+  fleet.lease = absl::GetFlag(FLAGS_worker_lease);
+
+  config.loop.replica_grace = absl::GetFlag(FLAGS_replica_grace);
+  config.loop.slow_reader_timeout = absl::GetFlag(FLAGS_slow_reader_timeout);
+  // A live request has at most a cancellation and a catch-up on their way; calls of services share
+  // what is left.
+  config.loop.inbox_capacity =
+      4096 + 4 * (size_t{engine.max_waiting_requests} + engine.max_sequences);
+  if (absl::GetFlag(FLAGS_context_length) > 0)
+    config.context_length = absl::GetFlag(FLAGS_context_length);
+  config.limits = {.min_priority = absl::GetFlag(FLAGS_min_priority),
+                   .max_priority = absl::GetFlag(FLAGS_max_priority)};
+  config.log_prompts = absl::GetFlag(FLAGS_log_prompts);
+  config.drain_timeout = absl::GetFlag(FLAGS_drain_timeout);
+  config.probe_interval = absl::GetFlag(FLAGS_probe_interval);
+  config.limits_by_flag = LimitsInForce();
+  return config;
+}
+
+}  // namespace octavo

@@ -1,0 +1,32 @@
+#pragma once
+
+// MemoryPlan between its value (scheduler/runtime/ports.h) and its message. Pure functions.
+
+#include "octavo/v1/worker_service.pb.h"
+#include "scheduler/runtime/ports.h"
+
+namespace octavo {
+
+inline MemoryPlan DecodeMemoryPlan(const v1::MemoryPlan& message) {
+  return {.total_bytes = message.total_bytes(),
+          .weight_bytes = message.weight_bytes(),
+          .file_backed_bytes = message.file_backed_bytes(),
+          .activation_bytes = message.activation_bytes(),
+          .bytes_per_block = message.bytes_per_block(),
+          .pool_bytes = message.pool_bytes(),
+          .block_count = message.block_count(),
+          .max_block_count = message.max_block_count()};
+}
+
+inline void EncodeMemoryPlan(const MemoryPlan& plan, v1::MemoryPlan& message) {
+  message.set_total_bytes(plan.total_bytes);
+  message.set_weight_bytes(plan.weight_bytes);
+  message.set_file_backed_bytes(plan.file_backed_bytes);
+  message.set_activation_bytes(plan.activation_bytes);
+  message.set_bytes_per_block(plan.bytes_per_block);
+  message.set_pool_bytes(plan.pool_bytes);
+  message.set_block_count(plan.block_count);
+  message.set_max_block_count(plan.max_block_count);
+}
+
+}  // namespace octavo

@@ -1,0 +1,217 @@
+#include "scheduler/rpc/token_stream.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "common/wire/errors.h"
+#include "glog/logging.h"
+
+namespace octavo {
+namespace {
+
+constexpr absl::Duration kRetryDelay = absl::Seconds(1);
+
+v1::FinishReason EncodeReason(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kStopToken:
+      return v1::FINISH_REASON_STOP_TOKEN;
+    case FinishReason::kStopString:
+      return v1::FINISH_REASON_STOP_STRING;
+    case FinishReason::kLength:
+      return v1::FINISH_REASON_MAX_TOKENS;
+    case FinishReason::kModelLength:
+      return v1::FINISH_REASON_CONTEXT_LENGTH;
+    case FinishReason::kPoolExhausted:
+      return v1::FINISH_REASON_POOL_EXHAUSTED;
+    case FinishReason::kCancelled:
+    case FinishReason::kAborted:
+    case FinishReason::kDeadline:
+    case FinishReason::kError:
+      break;
+  }
+  return v1::FINISH_REASON_UNSPECIFIED;
+}
+
+// An ErrorInfo reason for statuses that carry none.
+const char* ReasonOf(absl::StatusCode code) {
+  switch (code) {
+    case absl::StatusCode::kInvalidArgument:
+      return "INVALID_FIELD";
+    case absl::StatusCode::kNotFound:
+      return "NOT_FOUND";
+    case absl::StatusCode::kAlreadyExists:
+      return "DUPLICATE_REQUEST_ID";
+    case absl::StatusCode::kResourceExhausted:
+      return "OVERLOADED";
+    case absl::StatusCode::kFailedPrecondition:
+      return "CANNOT_FIT";
+    case absl::StatusCode::kUnavailable:
+      return "NOT_SERVING";
+    case absl::StatusCode::kDeadlineExceeded:
+      return "DEADLINE_PASSED";
+    case absl::StatusCode::kCancelled:
+      return "CANCELLED";
+    default:
+      return "INTERNAL";
+  }
+}
+
+void EncodeTokenLogprob(const TokenLogprob& value, v1::TokenLogprob& message) {
+  message.set_token_id(static_cast<uint32_t>(value.token_id));
+  message.set_logprob(value.logprob);
+}
+
+std::string Milliseconds(absl::Duration time) {
+  return absl::StrFormat("%.3f", absl::ToDoubleMilliseconds(time));
+}
+
+}  // namespace
+
+grpc::Status ClientStatus(absl::Status status) {
+  if (status.ok()) return grpc::Status::OK;
+  const bool retryable = absl::IsUnavailable(status) || absl::IsResourceExhausted(status);
+  if (retryable && wire::RetryDelay(status) == absl::ZeroDuration())
+    wire::AttachRetryInfo(status, kRetryDelay);
+  if (!wire::HasErrorInfo(status)) wire::AttachErrorInfo(status, ReasonOf(status.code()), {});
+  return wire::ToGrpc(status);
+}
+
+std::shared_ptr<TokenStream> TokenStream::Create(grpc::CallbackServerContext* context, Loop* loop,
+                                                 RequestId request_id, StreamLabels labels) {
+  auto stream =
+      std::shared_ptr<TokenStream>(new TokenStream(context, loop, request_id, std::move(labels)));
+  stream->self_ = stream;
+  return stream;
+}
+
+TokenStream::TokenStream(grpc::CallbackServerContext* context, Loop* loop, RequestId request_id,
+                         StreamLabels labels)
+    : context_(context), loop_(loop), request_id_(request_id), labels_(std::move(labels)) {
+  context_->AddInitialMetadata("x-request-id", labels_.client_request_id);
+}
+
+void TokenStream::Admit() {
+  absl::MutexLock lock(&mutex_);
+  if (!finished_ && !gone_) StartSendInitialMetadata();
+}
+
+bool TokenStream::Write(StreamChunk chunk) {
+  absl::MutexLock lock(&mutex_);
+  if (labels_.log_text && !chunk.is_prompt) logged_text_ += chunk.text;
+  if (gone_) return true;
+  Append(std::move(chunk));
+  Advance();
+  behind_ = behind_ || unsent_tokens_ > kMaxUnsentTokens;
+  return !behind_;
+}
+
+void TokenStream::Append(StreamChunk chunk) {
+  unsent_tokens_ += chunk.token_ids.size();
+  if (!unsent_.empty() && unsent_.back().is_prompt == chunk.is_prompt &&
+      unsent_.back().token_ids.size() + chunk.token_ids.size() <= kMaxTokensPerMessage) {
+    StreamChunk& last = unsent_.back();
+    last.text += chunk.text;
+    last.token_ids.insert(last.token_ids.end(), chunk.token_ids.begin(), chunk.token_ids.end());
+    std::move(chunk.logprobs.begin(), chunk.logprobs.end(), std::back_inserter(last.logprobs));
+    last.usage = chunk.usage;
+  } else {
+    unsent_.push_back(std::move(chunk));
+  }
+}
+
+void TokenStream::End(StreamEnd end) {
+  absl::MutexLock lock(&mutex_);
+  if (labels_.log_text) {
+    LOG(INFO) << "request " << labels_.client_request_id << " completion: " << logged_text_
+              << end.last.text;
+  }
+  if (end.status.ok() || !end.last.token_ids.empty() || !end.last.text.empty())
+    Append(std::move(end.last));
+  end_ = std::move(end);
+  Advance();
+}
+
+void TokenStream::Advance() {
+  if (writing_ || finished_) return;
+  if (gone_) {
+    unsent_.clear();
+    unsent_tokens_ = 0;
+  }
+  if (!unsent_.empty()) {
+    FillMessage(std::move(unsent_.front()));
+    unsent_.pop_front();
+    if (end_ && end_->status.ok() && unsent_.empty()) {
+      message_.set_finish_reason(EncodeReason(end_->reason));
+      if (end_->matched_string) {
+        message_.set_matched_string(*end_->matched_string);
+      } else if (end_->matched_token) {
+        message_.set_matched_token_id(static_cast<uint32_t>(*end_->matched_token));
+      }
+    }
+    writing_ = true;
+    StartWrite(&message_);
+  } else if (end_) {
+    FinishCall();
+  }
+}
+
+void TokenStream::FillMessage(StreamChunk chunk) {
+  writing_tokens_ = chunk.token_ids.size();
+  message_.Clear();
+  message_.set_request_id(labels_.client_request_id);
+  message_.set_seed(labels_.seed);
+  message_.set_is_prompt(chunk.is_prompt);
+  message_.set_text(std::move(chunk.text));
+  message_.mutable_token_ids()->Add(chunk.token_ids.begin(), chunk.token_ids.end());
+  for (const TokenAlternatives& alternatives : chunk.logprobs) {
+    v1::TokenAlternatives& message = *message_.add_logprobs();
+    if (alternatives.chosen) EncodeTokenLogprob(*alternatives.chosen, *message.mutable_chosen());
+    for (const TokenLogprob& top : alternatives.top) EncodeTokenLogprob(top, *message.add_top());
+  }
+  message_.mutable_usage()->set_prompt_tokens(chunk.usage.prompt_tokens);
+  message_.mutable_usage()->set_completion_tokens(chunk.usage.completion_tokens);
+  message_.mutable_usage()->set_cached_tokens(chunk.usage.cached_tokens);
+}
+
+void TokenStream::FinishCall() {
+  finished_ = true;
+  if (end_->queue_time)
+    context_->AddTrailingMetadata("octavo-queue-ms", Milliseconds(*end_->queue_time));
+  if (end_->prefill_time)
+    context_->AddTrailingMetadata("octavo-prefill-ms", Milliseconds(*end_->prefill_time));
+  if (end_->decode_time)
+    context_->AddTrailingMetadata("octavo-decode-ms", Milliseconds(*end_->decode_time));
+  Finish(ClientStatus(end_->status));
+}
+
+void TokenStream::OnWriteDone(bool ok) {
+  absl::MutexLock lock(&mutex_);
+  writing_ = false;
+  unsent_tokens_ -= std::min(unsent_tokens_, std::exchange(writing_tokens_, 0));
+  if (!ok) gone_ = true;  // OnCancel tells the loop
+  Advance();
+  if (behind_ && unsent_tokens_ == 0) {
+    behind_ = false;
+    if (!end_) loop_->ReaderCaughtUp(request_id_);
+  }
+}
+
+void TokenStream::OnCancel() {
+  absl::MutexLock lock(&mutex_);
+  gone_ = true;
+  if (end_) {
+    Advance();
+    return;
+  }
+  const bool late = absl::FromChrono(context_->deadline()) <= absl::Now();
+  loop_->Cancel(request_id_, late ? CancelReason::kDeadline : CancelReason::kClientGone);
+}
+
+void TokenStream::OnDone() {
+  // The loop may still hold its share.
+  const std::shared_ptr<TokenStream> self = std::move(self_);
+}
+
+}  // namespace octavo
