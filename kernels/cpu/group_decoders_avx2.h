@@ -10,9 +10,9 @@
 //   kHalfScales             Q6_K: each half of 16 inputs has its own integer scale
 //   Unit / LoadUnit(header) the fp32 scales (and minima) of a unit, both halves of the panel
 //   Scales(unit, body)      those of one group
-//   ForEachPair(body, f)    calls f(t, w0, w1) for t = 0..15: w0 and w1 hold the int16 codes of
-//   inputs 2t and 2t + 1 for outputs 0..7
-//                           and 8..15, ready for vpmaddwd
+//   FourPairs(body, b, f)   calls f(s, w0, w1) for s = 0..3: w0 and w1 hold the int16 codes of
+//                           inputs 8b + 2s and 8b + 2s + 1 for outputs 0..7 and 8..15, ready for
+//                           vpmaddwd
 
 #include <immintrin.h>
 
@@ -43,93 +43,78 @@ struct GroupScales {
   __m256 min[2] = {};  // set if the decoder has kHasMin, added as fma(min, sum, acc)
 };
 
-// Unsigned nibbles: bits 4s of each 16-bit lane.
-template <typename F>
-OCTAVO_INLINE void ForEachNibblePair(const uint8_t* nibbles, F f) {
-  const __m256i mask = _mm256_set1_epi16(15);
-#pragma GCC unroll 4
-  for (int b = 0; b < 4; ++b) {
-    const __m256i v0 = Load(nibbles + 64 * b);
-    const __m256i v1 = Load(nibbles + 64 * b + 32);
-    f(4 * b, _mm256_and_si256(v0, mask), _mm256_and_si256(v1, mask));
-    f(4 * b + 1, _mm256_and_si256(_mm256_srli_epi16(v0, 4), mask),
-      _mm256_and_si256(_mm256_srli_epi16(v1, 4), mask));
-    f(4 * b + 2, _mm256_and_si256(_mm256_srli_epi16(v0, 8), mask),
-      _mm256_and_si256(_mm256_srli_epi16(v1, 8), mask));
-    f(4 * b + 3, _mm256_srli_epi16(v0, 12), _mm256_srli_epi16(v1, 12));
-  }
-}
-
-// Bit t of each lane of `bits`, moved to bit 4.
-template <int kT>
-OCTAVO_INLINE __m256i FifthBit(__m256i bits) {
-  const __m256i mask = _mm256_set1_epi16(16);
-  if constexpr (kT < 4) return _mm256_and_si256(_mm256_slli_epi16(bits, 4 - kT), mask);
-  if constexpr (kT == 4) return _mm256_and_si256(bits, mask);
-  return _mm256_and_si256(_mm256_srli_epi16(bits, kT < 4 ? 0 : kT - 4), mask);
-}
-
-// One row of nibbles with the bits above them: f(4b + s, ...) for s = 0..3. `combine` joins nibbles
-// and shifted upper bits.
-template <int kB, typename Upper, typename F>
-OCTAVO_INLINE void NibbleRow(const uint8_t* nibbles, Upper upper, F f) {
-  const __m256i mask = _mm256_set1_epi16(15);
-  const __m256i v0 = Load(nibbles + 64 * kB);
-  const __m256i v1 = Load(nibbles + 64 * kB + 32);
-  f(4 * kB, upper.template Join<4 * kB, 0>(_mm256_and_si256(v0, mask)),
-    upper.template Join<4 * kB, 1>(_mm256_and_si256(v1, mask)));
-  f(4 * kB + 1,
-    upper.template Join<4 * kB + 1, 0>(_mm256_and_si256(_mm256_srli_epi16(v0, 4), mask)),
-    upper.template Join<4 * kB + 1, 1>(_mm256_and_si256(_mm256_srli_epi16(v1, 4), mask)));
-  f(4 * kB + 2,
-    upper.template Join<4 * kB + 2, 0>(_mm256_and_si256(_mm256_srli_epi16(v0, 8), mask)),
-    upper.template Join<4 * kB + 2, 1>(_mm256_and_si256(_mm256_srli_epi16(v1, 8), mask)));
-  f(4 * kB + 3, upper.template Join<4 * kB + 3, 0>(_mm256_srli_epi16(v0, 12)),
-    upper.template Join<4 * kB + 3, 1>(_mm256_srli_epi16(v1, 12)));
-}
-
+// Unsigned nibbles, bits 4s of each 16-bit lane of row b, with what lies above them: `upper.Join<s,
+// half>(nibbles)` puts it there.
 template <typename Upper, typename F>
-OCTAVO_INLINE void ForEachWidePair(const uint8_t* nibbles, Upper upper, F f) {
-  NibbleRow<0>(nibbles, upper, f);
-  NibbleRow<1>(nibbles, upper, f);
-  NibbleRow<2>(nibbles, upper, f);
-  NibbleRow<3>(nibbles, upper, f);
+OCTAVO_INLINE void FourNibblePairs(const uint8_t* nibbles, int b, Upper upper, F f) {
+  const __m256i mask = _mm256_set1_epi16(15);
+  const __m256i v0 = Load(nibbles + 64 * b);
+  const __m256i v1 = Load(nibbles + 64 * b + 32);
+  f(0, upper.template Join<0, 0>(_mm256_and_si256(v0, mask)),
+    upper.template Join<0, 1>(_mm256_and_si256(v1, mask)));
+  f(1, upper.template Join<1, 0>(_mm256_and_si256(_mm256_srli_epi16(v0, 4), mask)),
+    upper.template Join<1, 1>(_mm256_and_si256(_mm256_srli_epi16(v1, 4), mask)));
+  f(2, upper.template Join<2, 0>(_mm256_and_si256(_mm256_srli_epi16(v0, 8), mask)),
+    upper.template Join<2, 1>(_mm256_and_si256(_mm256_srli_epi16(v1, 8), mask)));
+  f(3, upper.template Join<3, 0>(_mm256_srli_epi16(v0, 12)),
+    upper.template Join<3, 1>(_mm256_srli_epi16(v1, 12)));
 }
+
+// Four-bit codes: nothing lies above.
+struct NothingAbove {
+  template <int kS, int kHalf>
+  OCTAVO_INLINE __m256i Join(__m256i nibbles) const {
+    return nibbles;
+  }
+};
+
+// The fifth bits of row b: bits 4b .. 4b + 3 of each lane, moved down to bits 0 .. 3.
+struct FifthBits {
+  __m256i bits[2];
+  OCTAVO_INLINE FifthBits(const uint8_t* plane, int b) {
+    const __m128i shift = _mm_cvtsi32_si128(4 * b);
+    bits[0] = _mm256_srl_epi16(Load(plane), shift);
+    bits[1] = _mm256_srl_epi16(Load(plane + 32), shift);
+  }
+  template <int kS, int kHalf>
+  OCTAVO_INLINE __m256i AtBitFour() const {
+    return _mm256_and_si256(_mm256_slli_epi16(bits[kHalf], 4 - kS), _mm256_set1_epi16(16));
+  }
+};
 
 // Q5_1, Q5_K: the fifth bit is worth 16.
-struct FifthBitPlane {
-  __m256i bits[2];
-  OCTAVO_INLINE explicit FifthBitPlane(const uint8_t* plane)
-      : bits{Load(plane), Load(plane + 32)} {}
-  template <int kT, int kHalf>
+struct PlusSixteen : FifthBits {
+  using FifthBits::FifthBits;
+  template <int kS, int kHalf>
   OCTAVO_INLINE __m256i Join(__m256i nibbles) const {
-    return _mm256_or_si256(nibbles, FifthBit<kT>(bits[kHalf]));
+    return _mm256_or_si256(nibbles, AtBitFour<kS, kHalf>());
   }
 };
 
 // Q5_0: the (inverted) fifth bit is worth -16.
-struct NegativeFifthBitPlane {
-  __m256i bits[2];
-  OCTAVO_INLINE explicit NegativeFifthBitPlane(const uint8_t* plane)
-      : bits{Load(plane), Load(plane + 32)} {}
-  template <int kT, int kHalf>
+struct MinusSixteen : FifthBits {
+  using FifthBits::FifthBits;
+  template <int kS, int kHalf>
   OCTAVO_INLINE __m256i Join(__m256i nibbles) const {
-    return _mm256_sub_epi16(nibbles, FifthBit<kT>(bits[kHalf]));
+    return _mm256_sub_epi16(nibbles, AtBitFour<kS, kHalf>());
   }
 };
 
 // Q6_K: two bits of two's complement above the nibble. Shifted to the top of the lane and back,
-// they carry their sign; the bits below them are masked off.
-struct UpperPairPlanes {
-  const uint8_t* planes;
-  template <int kT, int kHalf>
+// they carry their sign; the bits below them are masked off. Row b has bits 8 * (b % 2) .. + 7 of
+// word b / 2, moved up to bits 8 .. 15 here.
+struct UpperPairs {
+  __m256i pairs[2];
+  OCTAVO_INLINE UpperPairs(const uint8_t* planes, int b) {
+    const __m128i shift = _mm_cvtsi32_si128(b % 2 == 0 ? 8 : 0);
+    pairs[0] = _mm256_sll_epi16(Load(planes + 64 * (b / 2)), shift);
+    pairs[1] = _mm256_sll_epi16(Load(planes + 64 * (b / 2) + 32), shift);
+  }
+  template <int kS, int kHalf>
   OCTAVO_INLINE __m256i Join(__m256i nibbles) const {
-    const __m256i word = Load(planes + 64 * (kT / 8) + 32 * kHalf);
-    constexpr int kField = kT % 8;
-    const __m256i top = kField == 7 ? word : _mm256_slli_epi16(word, 14 - 2 * kField);
-    const __m256i upper =
-        _mm256_and_si256(_mm256_srai_epi16(top, 10), _mm256_set1_epi16(static_cast<short>(0xfff0)));
-    return _mm256_or_si256(nibbles, upper);
+    const __m256i sign = _mm256_srai_epi16(_mm256_slli_epi16(pairs[kHalf], 6 - 2 * kS), 10);
+    return _mm256_or_si256(nibbles,
+                           _mm256_and_si256(sign, _mm256_set1_epi16(static_cast<short>(0xfff0))));
   }
 };
 
@@ -152,60 +137,59 @@ struct SimpleScales {
     }
     return unit;
   }
-  static OCTAVO_INLINE GroupScales Scales(const Unit& unit, const uint8_t*) { return unit; }
+  // By reference: a copy goes through memory in halves and stalls what reads it whole.
+  static OCTAVO_INLINE const GroupScales& Scales(const Unit& unit, const uint8_t*) { return unit; }
 };
 
 struct DecoderQ4_0 : SimpleScales<false> {
   static constexpr int kGroupBytes = 256;
   template <typename F>
-  static OCTAVO_INLINE void ForEachPair(const uint8_t* body, F f) {
-#pragma GCC unroll 4
-    for (int b = 0; b < 4; ++b) {
-      const __m256i v0 = Load(body + 64 * b);
-      const __m256i v1 = Load(body + 64 * b + 32);
-      f(4 * b, _mm256_srai_epi16(_mm256_slli_epi16(v0, 12), 12),
-        _mm256_srai_epi16(_mm256_slli_epi16(v1, 12), 12));
-      f(4 * b + 1, _mm256_srai_epi16(_mm256_slli_epi16(v0, 8), 12),
-        _mm256_srai_epi16(_mm256_slli_epi16(v1, 8), 12));
-      f(4 * b + 2, _mm256_srai_epi16(_mm256_slli_epi16(v0, 4), 12),
-        _mm256_srai_epi16(_mm256_slli_epi16(v1, 4), 12));
-      f(4 * b + 3, _mm256_srai_epi16(v0, 12), _mm256_srai_epi16(v1, 12));
-    }
+  static OCTAVO_INLINE void FourPairs(const uint8_t* body, int b, F f) {
+    const __m256i v0 = Load(body + 64 * b);
+    const __m256i v1 = Load(body + 64 * b + 32);
+    f(0, _mm256_srai_epi16(_mm256_slli_epi16(v0, 12), 12),
+      _mm256_srai_epi16(_mm256_slli_epi16(v1, 12), 12));
+    f(1, _mm256_srai_epi16(_mm256_slli_epi16(v0, 8), 12),
+      _mm256_srai_epi16(_mm256_slli_epi16(v1, 8), 12));
+    f(2, _mm256_srai_epi16(_mm256_slli_epi16(v0, 4), 12),
+      _mm256_srai_epi16(_mm256_slli_epi16(v1, 4), 12));
+    f(3, _mm256_srai_epi16(v0, 12), _mm256_srai_epi16(v1, 12));
   }
 };
 
 struct DecoderQ4_1 : SimpleScales<true> {
   static constexpr int kGroupBytes = 256;
   template <typename F>
-  static OCTAVO_INLINE void ForEachPair(const uint8_t* body, F f) {
-    ForEachNibblePair(body, f);
+  static OCTAVO_INLINE void FourPairs(const uint8_t* body, int b, F f) {
+    FourNibblePairs(body, b, NothingAbove(), f);
   }
 };
 
 struct DecoderQ5_0 : SimpleScales<false> {
   static constexpr int kGroupBytes = 64 + 256;
   template <typename F>
-  static OCTAVO_INLINE void ForEachPair(const uint8_t* body, F f) {
-    ForEachWidePair(body + 64, NegativeFifthBitPlane(body), f);
+  static OCTAVO_INLINE void FourPairs(const uint8_t* body, int b, F f) {
+    FourNibblePairs(body + 64, b, MinusSixteen(body, b), f);
   }
 };
 
 struct DecoderQ5_1 : SimpleScales<true> {
   static constexpr int kGroupBytes = 64 + 256;
   template <typename F>
-  static OCTAVO_INLINE void ForEachPair(const uint8_t* body, F f) {
-    ForEachWidePair(body + 64, FifthBitPlane(body), f);
+  static OCTAVO_INLINE void FourPairs(const uint8_t* body, int b, F f) {
+    FourNibblePairs(body + 64, b, PlusSixteen(body, b), f);
   }
 };
 
 struct DecoderQ8_0 : SimpleScales<false> {
   static constexpr int kGroupBytes = 512;
   template <typename F>
-  static OCTAVO_INLINE void ForEachPair(const uint8_t* body, F f) {
-#pragma GCC unroll 16
-    for (int t = 0; t < 16; ++t) {
-      f(t, _mm256_cvtepi8_epi16(LoadHalf(body + 32 * t)),
-        _mm256_cvtepi8_epi16(LoadHalf(body + 32 * t + 16)));
+  static OCTAVO_INLINE void FourPairs(const uint8_t* body, int b, F f) {
+    const uint8_t* codes = body + 128 * b;
+#pragma GCC unroll 4
+    for (int s = 0; s < 4; ++s) {
+      f(s, _mm256_cvtepi8_epi16(LoadHalf(codes + 32 * s)),
+        _mm256_cvtepi8_epi16(LoadHalf(codes + 32 * s + 16)));
     }
   }
 };
@@ -242,16 +226,16 @@ struct SuperScales {
 struct DecoderQ4_K : SuperScales {
   static constexpr int kGroupBytes = 32 + 256;
   template <typename F>
-  static OCTAVO_INLINE void ForEachPair(const uint8_t* body, F f) {
-    ForEachNibblePair(body + 32, f);
+  static OCTAVO_INLINE void FourPairs(const uint8_t* body, int b, F f) {
+    FourNibblePairs(body + 32, b, NothingAbove(), f);
   }
 };
 
 struct DecoderQ5_K : SuperScales {
   static constexpr int kGroupBytes = 32 + 64 + 256;
   template <typename F>
-  static OCTAVO_INLINE void ForEachPair(const uint8_t* body, F f) {
-    ForEachWidePair(body + 96, FifthBitPlane(body + 32), f);
+  static OCTAVO_INLINE void FourPairs(const uint8_t* body, int b, F f) {
+    FourNibblePairs(body + 96, b, PlusSixteen(body + 32, b), f);
   }
 };
 
@@ -265,14 +249,14 @@ struct DecoderQ6_K {
   static OCTAVO_INLINE Unit LoadUnit(const uint8_t* header) {
     return SimpleScales<false>::LoadUnit(header);
   }
-  static OCTAVO_INLINE GroupScales Scales(const Unit& unit, const uint8_t*) { return unit; }
+  static OCTAVO_INLINE const GroupScales& Scales(const Unit& unit, const uint8_t*) { return unit; }
   // The int8 scales of inputs 0..15 (k_half 0) or 16..31, of outputs 8 * h .. 8 * h + 7.
   static OCTAVO_INLINE __m256i HalfScale(const uint8_t* body, int k_half, int h) {
     return _mm256_cvtepi8_epi32(LoadQuarter(body + 16 * k_half + 8 * h));
   }
   template <typename F>
-  static OCTAVO_INLINE void ForEachPair(const uint8_t* body, F f) {
-    ForEachWidePair(body + 160, UpperPairPlanes{body + 32}, f);
+  static OCTAVO_INLINE void FourPairs(const uint8_t* body, int b, F f) {
+    FourNibblePairs(body + 160, b, UpperPairs(body + 32, b), f);
   }
 };
 

@@ -21,8 +21,7 @@
 namespace octavo::kernels::avx2 {
 namespace {
 
-constexpr int kRowBlock =
-    4;  // rows that share a register tile: 8 sums, 2 codes, 1 activation fit in 16 registers
+constexpr int kRowBlock = 4;  // rows of a register tile: 8 sums, 2 codes and 1 pair of values fit
 constexpr int kChunkGroups = 8;
 constexpr int kPrefetchBytes = 2048;
 
@@ -66,11 +65,58 @@ OCTAVO_INLINE __m256 AddGroup(__m256 acc, __m256 products, __m256 scale, __m256 
   return acc;
 }
 
+// What each row of a register tile reads next. One pointer a row: hidden from the optimiser, which
+// would otherwise keep one address a load.
+template <int kRows>
+struct ValuePointers {
+  const int16_t* row[kRows];
+
+  OCTAVO_INLINE explicit ValuePointers(const RowsView& x) {
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      row[r] = x.values + r * x.value_stride;
+      __asm__("" : "+r"(row[r]));
+    }
+  }
+};
+
+template <int kRows>
+OCTAVO_INLINE void SetZero(__m256i sum[kRows][2]) {
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) sum[r][0] = sum[r][1] = _mm256_setzero_si256();
+}
+
 // ---- Few rows ----
 
-// kRows rows of a slice of `units` units, added to out[kRows][16] from +0.
+OCTAVO_INLINE void Prefetch(const uint8_t* bytes) {
+  _mm_prefetch(reinterpret_cast<const char*>(bytes) + kPrefetchBytes, _MM_HINT_T0);
+}
+
+// Adds the products of the nibble rows [b0, b1) of a group and advances the pointers past them.
 template <typename D, int kRows>
-void FusedRows(const uint8_t* unit, int64_t units, const RowsView& x, float* out) {
+OCTAVO_INLINE void SumCodes(const uint8_t* body, int b0, int b1, ValuePointers<kRows>& values,
+                            __m256i sum[kRows][2]) {
+#pragma GCC unroll 1
+  for (int b = b0; b < b1; ++b) {
+    Prefetch(body + 64 * b);
+    D::FourPairs(body, b, [&](int s, __m256i w0, __m256i w1) __attribute__((always_inline)) {
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) {
+        const __m256i pair = BroadcastPair(values.row[r] + 2 * s);
+        AddProducts(sum[r][0], w0, pair);
+        AddProducts(sum[r][1], w1, pair);
+      }
+    });
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) values.row[r] += 8;
+  }
+}
+
+// kRows rows of a slice of `units` units, to out[kRows][16], from +0.
+template <typename D, int kRows>
+__attribute__((noinline)) void FusedRows(const uint8_t* unit, int64_t units, const RowsView& x,
+                                         float* out) {
+  constexpr int kBytesAGroup = D::kGroupBytes + (D::kGroups == 1 ? D::kHeaderBytes : 0);
   __m256 acc[kRows][2];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) acc[r][0] = acc[r][1] = _mm256_setzero_ps();
@@ -79,39 +125,24 @@ void FusedRows(const uint8_t* unit, int64_t units, const RowsView& x, float* out
     const typename D::Unit scales_of_unit = D::LoadUnit(unit);
     const uint8_t* body = unit + D::kHeaderBytes;
     for (int g = 0; g < D::kGroups; ++g, body += D::kGroupBytes, at = at.Group(1)) {
-      for (int i = 0; i < D::kGroupBytes + (D::kGroups == 1 ? D::kHeaderBytes : 0); i += 64) {
-        _mm_prefetch(reinterpret_cast<const char*>(body) + kPrefetchBytes + i, _MM_HINT_T0);
-      }
-      __m256i sum[kRows][2];
-      __m256i first_half[kRows][2];
-      const int16_t* values[kRows];
-#pragma GCC unroll 8
-      for (int r = 0; r < kRows; ++r) {
-        sum[r][0] = sum[r][1] = _mm256_setzero_si256();
-        values[r] = at.values + r * at.value_stride;
-        __asm__("" : "+r"(values[r]));  // one register a row, not one address a load
-      }
-      D::ForEachPair(body, [&](int t, __m256i w0, __m256i w1) __attribute__((always_inline)) {
-        if constexpr (D::kHalfScales) {
-          if (t == 8) {
-#pragma GCC unroll 8
-            for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 8
-              for (int h = 0; h < 2; ++h) {
-                first_half[r][h] = sum[r][h];
-                sum[r][h] = _mm256_setzero_si256();
-              }
-            }
-          }
-        }
+      ValuePointers<kRows> values(at);
+      __m256i sum[kRows][2], first_half[kRows][2];
+      SetZero<kRows>(sum);
+      if constexpr (D::kHalfScales) {
+        SumCodes<D, kRows>(body, 0, 2, values, sum);
 #pragma GCC unroll 8
         for (int r = 0; r < kRows; ++r) {
-          const __m256i pair = BroadcastPair(values[r] + 2 * t);
-          AddProducts(sum[r][0], w0, pair);
-          AddProducts(sum[r][1], w1, pair);
+          first_half[r][0] = sum[r][0];
+          first_half[r][1] = sum[r][1];
         }
-      });
-      const GroupScales scales = D::Scales(scales_of_unit, body);
+        SetZero<kRows>(sum);
+        SumCodes<D, kRows>(body, 2, 4, values, sum);
+      } else {
+        SumCodes<D, kRows>(body, 0, 4, values, sum);
+      }
+#pragma GCC unroll 8
+      for (int i = 256; i < kBytesAGroup; i += 64) Prefetch(body + i);
+      const GroupScales& scales = D::Scales(scales_of_unit, body);
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
         const __m256 x_scale = _mm256_broadcast_ss(at.scales + r * at.group_stride);
@@ -140,29 +171,33 @@ void FusedRows(const uint8_t* unit, int64_t units, const RowsView& x, float* out
 
 // ---- Many rows ----
 
+// Eight groups as int16, for the 16 outputs of a panel.
 struct Chunk {
-  alignas(64) int16_t codes[kChunkGroups][16][2][16];  // [group][pair t][half of the panel][2 *
-                                                       // output + place in the pair]
+  // [group][pair t][half of the panel][2 * output + place in the pair]
+  alignas(64) int16_t codes[kChunkGroups][16][2][16];
   alignas(64) float scale[kChunkGroups][2][8];
   alignas(64) float min[kChunkGroups][2][8];
-  alignas(64) int32_t
-      half_scale[kChunkGroups][2][2][8];  // [group][half of K][half of the panel][output]
+  // [group][half of K][half of the panel][output], Q6_K only
+  alignas(64) int32_t half_scale[kChunkGroups][2][2][8];
 };
 
 // Unpacks `units` units (at most kChunkGroups groups).
 template <typename D>
-void UnpackChunk(const uint8_t* unit, int64_t units, Chunk* chunk) {
+__attribute__((noinline)) void UnpackChunk(const uint8_t* unit, int64_t units, Chunk* chunk) {
   int g = 0;
   for (int64_t u = 0; u < units; ++u) {
     const typename D::Unit scales_of_unit = D::LoadUnit(unit);
     const uint8_t* body = unit + D::kHeaderBytes;
     for (int i = 0; i < D::kGroups; ++i, ++g, body += D::kGroupBytes) {
       auto* codes = reinterpret_cast<__m256i*>(chunk->codes[g]);
-      D::ForEachPair(body, [&](int t, __m256i w0, __m256i w1) __attribute__((always_inline)) {
-        _mm256_store_si256(codes + 2 * t, w0);
-        _mm256_store_si256(codes + 2 * t + 1, w1);
-      });
-      const GroupScales scales = D::Scales(scales_of_unit, body);
+#pragma GCC unroll 1
+      for (int b = 0; b < 4; ++b, codes += 8) {
+        D::FourPairs(body, b, [&](int s, __m256i w0, __m256i w1) __attribute__((always_inline)) {
+          _mm256_store_si256(codes + 2 * s, w0);
+          _mm256_store_si256(codes + 2 * s + 1, w1);
+        });
+      }
+      const GroupScales& scales = D::Scales(scales_of_unit, body);
 #pragma GCC unroll 8
       for (int h = 0; h < 2; ++h) {
         _mm256_store_ps(chunk->scale[g][h], scales.scale[h]);
@@ -180,40 +215,39 @@ void UnpackChunk(const uint8_t* unit, int64_t units, Chunk* chunk) {
   }
 }
 
-// Sums of kRows rows over pairs [kFirst, kFirst + kCount) of a group.
-template <int kRows, int kFirst, int kCount>
-OCTAVO_INLINE void SumPairs(const __m256i* codes, const RowsView& x, __m256i sum[kRows][2]) {
-  const int16_t* values[kRows];
-#pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) {
-    sum[r][0] = sum[r][1] = _mm256_setzero_si256();
-    values[r] = x.values + r * x.value_stride;
-    __asm__("" : "+r"(values[r]));  // one register a row, not one address a load
-  }
+// Sums of kRows rows over kPairs pairs of a group, from 0; advances the pointers past them.
+template <int kRows, int kPairs>
+OCTAVO_INLINE void SumPairs(const __m256i* codes, ValuePointers<kRows>& values,
+                            __m256i sum[kRows][2]) {
+  SetZero<kRows>(sum);
 #pragma GCC unroll 16
-  for (int t = kFirst; t < kFirst + kCount; ++t) {
+  for (int t = 0; t < kPairs; ++t) {
     const __m256i w0 = _mm256_load_si256(codes + 2 * t);
     const __m256i w1 = _mm256_load_si256(codes + 2 * t + 1);
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-      const __m256i pair = BroadcastPair(values[r] + 2 * t);
+      const __m256i pair = BroadcastPair(values.row[r] + 2 * t);
       AddProducts(sum[r][0], w0, pair);
       AddProducts(sum[r][1], w1, pair);
     }
   }
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) values.row[r] += 2 * kPairs;
 }
 
 // kRows rows over the chunk's first `groups` groups, added to acc[kRows][16].
 template <int kRows, bool kHasMin, bool kHalfScales>
-void ChunkRows(const Chunk& chunk, int64_t groups, const RowsView& x, float* acc) {
+__attribute__((noinline)) void ChunkRows(const Chunk& chunk, int64_t groups, const RowsView& x,
+                                         float* acc) {
   RowsView at = x;
   for (int64_t g = 0; g < groups; ++g, at = at.Group(1)) {
     const auto* codes = reinterpret_cast<const __m256i*>(chunk.codes[g]);
+    ValuePointers<kRows> values(at);
     __m256i sum[kRows][2];
     __m256 products[kRows][2];
     if constexpr (kHalfScales) {
       const auto* half_scale = reinterpret_cast<const __m256i*>(chunk.half_scale[g]);
-      SumPairs<kRows, 0, 8>(codes, at, sum);
+      SumPairs<kRows, 8>(codes, values, sum);
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
@@ -221,7 +255,7 @@ void ChunkRows(const Chunk& chunk, int64_t groups, const RowsView& x, float* acc
           products[r][h] = _mm256_cvtepi32_ps(_mm256_mullo_epi32(sum[r][h], half_scale[h]));
         }
       }
-      SumPairs<kRows, 8, 8>(codes, at, sum);
+      SumPairs<kRows, 8>(codes + 16, values, sum);
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
@@ -231,7 +265,7 @@ void ChunkRows(const Chunk& chunk, int64_t groups, const RowsView& x, float* acc
         }
       }
     } else {
-      SumPairs<kRows, 0, 16>(codes, at, sum);
+      SumPairs<kRows, 16>(codes, values, sum);
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
@@ -255,7 +289,8 @@ void ChunkRows(const Chunk& chunk, int64_t groups, const RowsView& x, float* acc
 }
 
 template <typename D>
-void ManyRows(const uint8_t* unit, int64_t units, const RowsView& x, int64_t rows, float* out) {
+__attribute__((noinline)) void ManyRows(const uint8_t* unit, int64_t units, const RowsView& x,
+                                        int64_t rows, float* out) {
   constexpr int64_t kChunkUnits = kChunkGroups / D::kGroups;
   constexpr int64_t kUnitBytes = D::kHeaderBytes + D::kGroups * D::kGroupBytes;
   __builtin_memset(out, 0, static_cast<size_t>(rows) * 16 * sizeof(float));
