@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <iostream>
 #include <string>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "gtest/gtest.h"
@@ -78,6 +79,23 @@ TEST(SimulationTest, NoFaultLosesABlockATokenOrAnEnding) {
   EXPECT_GT(totals.counters.stale_results, 0u);
   EXPECT_GT(totals.counters.resyncs, 0u);
   EXPECT_GT(totals.counters.replica_losses, 0u);
+}
+
+TEST(SimulationTest, ASeedReplaysExactly) {
+  const auto plans = [](uint64_t seed) {
+    std::vector<StepPlan> seen;
+    SimulationOptions options{.seed = seed};
+    options.on_plan = [&](const StepPlan& plan, const absl::Status&) {
+      seen.push_back(plan);
+      return absl::OkStatus();
+    };
+    EXPECT_TRUE(Simulation(options).Run(1000).status.ok());
+    return seen;
+  };
+  const std::vector<StepPlan> first = plans(3);
+  EXPECT_GT(first.size(), 50u);
+  EXPECT_TRUE(first == plans(3));
+  EXPECT_FALSE(first == plans(4));
 }
 
 }  // namespace
