@@ -59,6 +59,10 @@ void CpuSampler::Choose(const LogitsRow& row, float* logits, LogitsOutcome& outc
     request.masked_tokens = sampling.stop_token_ids.data();
     request.masked_count = static_cast<int64_t>(sampling.stop_token_ids.size());
   }
+  if (row.samples) {
+    slot.saved.resize(slot.biases.size() + slot.history.size() + sampling.stop_token_ids.size());
+    request.saved = slot.saved.data();
+  }
   kernels::SamplerResult result;
   sample_({.rows = &request, .results = &result, .row_count = 1, .vocab_size = vocab_size_},
           {0, 1});

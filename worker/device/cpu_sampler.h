@@ -28,7 +28,7 @@ class CpuSampler {
   // The token sampled last; 0 before the first.
   TokenId last_token(uint32_t slot) const { return slots_[slot].last_token; }
 
-  // Chooses or scores for `row`. logits: [vocab_size], overwritten where it samples.
+  // Chooses or scores for `row`. logits: [vocab_size], unchanged when it returns.
   void Choose(const LogitsRow& row, float* logits, LogitsOutcome& outcome);
 
  private:
@@ -38,6 +38,7 @@ class CpuSampler {
     std::vector<kernels::TokenBias> biases;
     std::vector<kernels::TokenHistory> history;            // each token once
     absl::flat_hash_map<TokenId, uint32_t> history_index;  // into history
+    std::vector<float> saved;                              // scratch of the row that samples
     TokenId last_token = 0;
     std::atomic<bool> failed{false};
 

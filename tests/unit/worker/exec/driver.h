@@ -85,7 +85,8 @@ struct Schedule {
 
 class Driver {
  public:
-  explicit Driver(Executor& executor) : executor_(executor) {}
+  explicit Driver(Executor& executor)
+      : executor_(executor), step_(executor.GetState().step.value()) {}
 
   std::vector<Answer> Run(const std::vector<Request>& requests, const Schedule& schedule) {
     requests_ = &requests;
@@ -282,7 +283,7 @@ class Driver {
   std::vector<BlockId> free_;
   std::deque<std::future<absl::StatusOr<StepResult>>> in_flight_;
   uint64_t tables_digest_ = 0;
-  uint64_t step_ = 0;
+  uint64_t step_;
   uint64_t next_id_ = 0;
 };
 
