@@ -240,6 +240,9 @@ TEST(PagedAttentionTest, EveryIsaPartitionAndThreadCountGivesTheSameBits) {
     for (const Isa isa : SupportedIsas()) {
       for (const int64_t threads : {1, 2, 64}) {
         for (const Partition partition : kAllPartitions) {
+          // The scalar path is slow and takes its turn once, otherwise cut than in `expected`.
+          const bool once = threads == 2 && partition == Partition::kBackwardsInThrees;
+          if (isa == Isa::kScalar && !once) continue;
           EXPECT_TRUE(
               SameBytes(world.Attend(isa, sequences, positions, threads, partition), expected))
               << g << " " << IsaName(isa) << " threads " << threads;
