@@ -328,7 +328,8 @@ def main():
 
     instance_id = uuid.uuid4().hex
     service = WorkerService(options, instance_id)
-    server = grpc.server(concurrent.futures.ThreadPoolExecutor(max_workers=8))
+    server = grpc.server(concurrent.futures.ThreadPoolExecutor(max_workers=8),
+                         options=[("grpc.http2.min_recv_ping_interval_without_data_ms", 250)])
     worker_service_pb2_grpc.add_WorkerServiceServicer_to_server(service, server)
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()

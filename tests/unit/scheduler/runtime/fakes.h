@@ -1,7 +1,7 @@
 #pragma once
 
-// Stand-ins for the loop's seams: a worker that records what it is told and answers when a test says so, a client's end that records
-// its stream, an observer that counts.
+// Stand-ins for the loop's seams: a worker that records what it is told and answers when a test
+// says so, a client's end that records its stream, an observer that counts.
 
 #include <deque>
 #include <memory>
@@ -37,7 +37,8 @@ class FakeDialer final : public WorkerDialer {
     bool closed = false;
   };
 
-  std::unique_ptr<WorkerClient> Dial(const std::string& address, LinkId link, WorkerEvents* events) override {
+  std::unique_ptr<WorkerClient> Dial(const std::string& address, LinkId link,
+                                     WorkerEvents* events) override {
     links.push_back(std::make_unique<Link>(Link{.address = address, .id = link, .events = events}));
     return std::make_unique<Client>(links.back().get());
   }
@@ -97,9 +98,12 @@ class FakeObserver final : public LoopObserver {
   bool ready = false;
 };
 
-inline KvLayout SmallLayout() { return {.block_size = 4, .layer_count = 1, .kv_head_count = 1, .head_dim = 2}; }
+inline KvLayout SmallLayout() {
+  return {.block_size = 4, .layer_count = 1, .kv_head_count = 1, .head_dim = 2};
+}
 
-inline WorkerDescription SmallWorker(const std::string& instance, const std::string& address = "worker:1") {
+inline WorkerDescription SmallWorker(const std::string& instance,
+                                     const std::string& address = "worker:1") {
   return {.instance_id = instance,
           .address = address,
           .device = "fake",
@@ -111,7 +115,9 @@ inline WorkerDescription SmallWorker(const std::string& instance, const std::str
 }
 
 inline LoadedModel SmallLoadedModel(uint32_t block_count = 64) {
-  return {.memory_plan = {.bytes_per_block = 16, .block_count = block_count, .max_block_count = 2 * block_count},
+  return {.memory_plan = {.bytes_per_block = 16,
+                          .block_count = block_count,
+                          .max_block_count = 2 * block_count},
           .kv_layout_fingerprint = SmallLayout().Fingerprint(),
           .kv_dtype = "f16"};
 }

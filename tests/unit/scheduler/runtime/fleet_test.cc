@@ -29,7 +29,8 @@ class FleetTest : public testing::Test, public WorkerEvents {
   void OnResult(LinkId, StepResult) override {}
   void OnStreamEnded(LinkId, absl::Status) override {}
 
-  absl::StatusOr<WorkerState> Register(Fleet& fleet, const WorkerDescription& worker, bool draining = false) {
+  absl::StatusOr<WorkerState> Register(Fleet& fleet, const WorkerDescription& worker,
+                                       bool draining = false) {
     return fleet.Register(worker, draining, now_, events_);
   }
   void MakeReady(Fleet& fleet, const std::string& instance = "a") {
@@ -64,8 +65,11 @@ TEST_F(FleetTest, LeadsAWorkerFromRegistrationToAReadyReplica) {
   ASSERT_EQ(dialer_.links.size(), 1u);
   EXPECT_EQ(dialer_.last().address, "worker:1");
   ASSERT_EQ(dialer_.last().loads.size(), 1u);
-  EXPECT_EQ(dialer_.last().loads[0],
-            (LoadModelCall{.model_fingerprint = 42, .world_size = 1, .block_size = 4, .max_step_tokens = 64, .max_sequences = 8}));
+  EXPECT_EQ(dialer_.last().loads[0], (LoadModelCall{.model_fingerprint = 42,
+                                                    .world_size = 1,
+                                                    .block_size = 4,
+                                                    .max_step_tokens = 64,
+                                                    .max_sequences = 8}));
   fleet.OnModelLoaded(dialer_.last().id, SmallLoadedModel(), now_, events_);
   ASSERT_EQ(dialer_.last().starts.size(), 1u);
   EXPECT_EQ(dialer_.last().starts[0].block_count, 64u);
@@ -78,7 +82,8 @@ TEST_F(FleetTest, LeadsAWorkerFromRegistrationToAReadyReplica) {
   const auto& ready = std::get<ReplicaReady>(events_[0]);
   EXPECT_EQ(ready.epoch, Epoch(1000));
   EXPECT_EQ(ready.layer_groups.at(0).block_count, 64u);
-  EXPECT_EQ(*Register(fleet, SmallWorker("a")), WorkerState::kReady) << "a heartbeat changes nothing";
+  EXPECT_EQ(*Register(fleet, SmallWorker("a")), WorkerState::kReady)
+      << "a heartbeat changes nothing";
   EXPECT_EQ(dialer_.links.size(), 1u);
 }
 
@@ -94,8 +99,10 @@ TEST_F(FleetTest, RefusesWorkersItCannotUseWithTheNumbers) {
   worker.min_block_size = 8;
   status = Register(fleet, worker).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("block size 4 is outside the worker's range 8 to 256"));
-  EXPECT_EQ(Register(fleet, SmallWorker("a"), /*draining=*/true).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("block size 4 is outside the worker's range 8 to 256"));
+  EXPECT_EQ(Register(fleet, SmallWorker("a"), /*draining=*/true).status().code(),
+            absl::StatusCode::kUnavailable);
   EXPECT_TRUE(dialer_.links.empty());
 }
 
@@ -128,7 +135,8 @@ TEST_F(FleetTest, ALostStreamLosesTheReplicaAndTheNextRegistrationStartsItInAHig
   EXPECT_EQ(Count<ReplicaLost>(), 1);
   EXPECT_FALSE(fleet.ready());
   EXPECT_TRUE(dialer_.links[0]->closed);
-  EXPECT_EQ(*Register(fleet, SmallWorker("a")), WorkerState::kLost) << "not before its wait is over";
+  EXPECT_EQ(*Register(fleet, SmallWorker("a")), WorkerState::kLost)
+      << "not before its wait is over";
   now_ += absl::Seconds(1);
   EXPECT_EQ(*Register(fleet, SmallWorker("a")), WorkerState::kLoading);
   ASSERT_EQ(dialer_.links.size(), 2u);
@@ -182,7 +190,8 @@ TEST_F(FleetTest, AnOverduePlanMeansAHungWorkerAndResultsPutItOff) {
   const auto sample = fleet.OnResult(dialer_.last().id, result, now_, events_);
   ASSERT_TRUE(sample.has_value());
   EXPECT_EQ(sample->duration, absl::Seconds(4));
-  EXPECT_EQ(fleet.NextDeadline(), first_deadline + absl::Seconds(4)) << "step 2 began when step 1 was done";
+  EXPECT_EQ(fleet.NextDeadline(), first_deadline + absl::Seconds(4))
+      << "step 2 began when step 1 was done";
   events_.clear();
   now_ = fleet.NextDeadline();
   fleet.CheckDeadline(now_, events_);

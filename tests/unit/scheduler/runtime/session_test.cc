@@ -19,7 +19,8 @@ class SessionTest : public testing::Test {
  protected:
   void Start(SessionOptions options) {
     options.prompt_token_count = 3;
-    auto session = Session::Create(RequestId(1), std::move(options), tokenizer_.get(), sink_, absl::UnixEpoch());
+    auto session = Session::Create(RequestId(1), std::move(options), tokenizer_.get(), sink_,
+                                   absl::UnixEpoch());
     ASSERT_TRUE(session.ok()) << session.status();
     session_ = *std::move(session);
     session_->Admit(2);
@@ -65,7 +66,8 @@ TEST_F(SessionTest, StreamsOneChunkAStepWithCumulativeCounts) {
   ASSERT_EQ(sink_->chunks.size(), 2u);
   EXPECT_EQ(sink_->chunks[0].text, "h");
   EXPECT_THAT(sink_->chunks[1].token_ids, ElementsAre('i'));
-  EXPECT_EQ(sink_->chunks[1].usage, (UsageCounts{.prompt_tokens = 3, .completion_tokens = 2, .cached_tokens = 2}));
+  EXPECT_EQ(sink_->chunks[1].usage,
+            (UsageCounts{.prompt_tokens = 3, .completion_tokens = 2, .cached_tokens = 2}));
 }
 
 TEST_F(SessionTest, NeverSplitsACharacterAndEndsHalfOfOneWithTheReplacementCharacter) {
@@ -92,7 +94,8 @@ TEST_F(SessionTest, EndsAtAStopStringAcrossTokensAndShowsNoByteOfIt) {
   ASSERT_EQ(sink_->ends.size(), 1u);
   EXPECT_EQ(sink_->ends[0].reason, FinishReason::kStopString);
   EXPECT_EQ(sink_->ends[0].matched_string, "END");
-  EXPECT_EQ(sink_->ends[0].last.usage.completion_tokens, 8u) << "tokens after the match do not count";
+  EXPECT_EQ(sink_->ends[0].last.usage.completion_tokens, 8u)
+      << "tokens after the match do not count";
 }
 
 TEST_F(SessionTest, AStopStringWinsOverTheReasonOfTheSameStep) {
@@ -133,8 +136,9 @@ TEST_F(SessionTest, ReturnsLogProbabilitiesBesideTheIds) {
   Start({.sampling = {.logprobs = 1}});
   Step('x', -0.5f, {{.token_id = 'y', .logprob = -0.25f}});
   ASSERT_EQ(sink_->chunks.size(), 1u);
-  EXPECT_THAT(sink_->chunks[0].logprobs,
-              ElementsAre(TokenAlternatives{.chosen = TokenLogprob{'x', -0.5f}, .top = {{'y', -0.25f}}}));
+  EXPECT_THAT(
+      sink_->chunks[0].logprobs,
+      ElementsAre(TokenAlternatives{.chosen = TokenLogprob{'x', -0.5f}, .top = {{'y', -0.25f}}}));
 }
 
 TEST_F(SessionTest, EchoesThePromptOnAdmission) {
@@ -147,7 +151,8 @@ TEST_F(SessionTest, EchoesThePromptOnAdmission) {
 }
 
 TEST_F(SessionTest, EchoesWithLogProbabilitiesOnceAllAreKnownAndTakesEachPositionOnce) {
-  Start({.sampling = {.logprobs = 0}, .echo = true, .prompt_text = "abc", .prompt = {'a', 'b', 'c'}});
+  Start(
+      {.sampling = {.logprobs = 0}, .echo = true, .prompt_text = "abc", .prompt = {'a', 'b', 'c'}});
   EXPECT_THAT(sink_->chunks, IsEmpty());
   Score(1, 'b', -1);
   Score(1, 'b', -9);  // computed again after a preemption
