@@ -1,6 +1,9 @@
 // Engine: the proof that its books balance. Each check recounts from the sequences what the engine
 // keeps incrementally.
 
+#include <algorithm>
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "common/table_digest.h"

@@ -1,6 +1,7 @@
 // Every trace under tests/golden/traces says what the engine does, command by command.
 // OCTAVO_REWRITE_TRACES=1 writes what it really does into them; the diff is then reviewed.
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>

@@ -5,6 +5,7 @@
 #include "scheduler/core/kv_ledger.h"
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 

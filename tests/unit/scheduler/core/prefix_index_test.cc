@@ -1,5 +1,6 @@
 #include "scheduler/core/prefix_index.h"
 
+#include <algorithm>
 #include <map>
 #include <random>
 #include <string>
