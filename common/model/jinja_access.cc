@@ -13,8 +13,11 @@
 namespace octavo::jinja {
 namespace {
 
-// "'dict object' has no attribute 'x'", as Jinja words it.
+// "'dict object' has no attribute 'x'", as Jinja words it. A long key is cut: the value keeps the
+// message.
 Value MissingAttribute(const Value& object, absl::string_view name) {
+  constexpr int64_t kShownCharacters = 80;
+  name = name.substr(0, ByteOffset(name, kShownCharacters));
   if (object.is_none())
     return Value::Undefined(absl::StrCat("'None' has no attribute '", name, "'"));
   return Value::Undefined(
@@ -121,9 +124,12 @@ absl::StatusOr<SliceRange> ResolveSlice(int64_t length, const Value* start_value
 
 }  // namespace
 
-absl::StatusOr<Value> GetItem(const Value& object, const Value& key) {
+absl::StatusOr<Value> GetItem(Runtime& runtime, const Value& object, const Value& key) {
   if (object.is_undefined()) return UndefinedError(object);
+  // Finding a character takes time in proportion, and so does what an undefined value remembers.
+  OCTAVO_RETURN_IF_ERROR(runtime.Charge(kObjectCost + (object.is_string() ? object.weight() : 0)));
   if (const Dict* dict = object.dict()) {
+    OCTAVO_RETURN_IF_ERROR(runtime.Charge(dict->FindCost(key)));
     const Value* found = IsHashable(key) ? dict->Find(key) : nullptr;
     if (found != nullptr) return *found;
   } else if (HasSubscript(object) && key.is_integral()) {
@@ -161,7 +167,7 @@ absl::StatusOr<Value> GetSlice(Runtime& runtime, const Value& object, const Valu
       return runtime.NewString(std::string(rest.substr(0, ByteOffset(rest, range.count))),
                                object.is_markup());
     }
-    OCTAVO_RETURN_IF_ERROR(runtime.Charge(static_cast<uint64_t>(length)));
+    OCTAVO_RETURN_IF_ERROR(runtime.Charge(kElementCost * static_cast<uint64_t>(length)));
     std::vector<absl::string_view> characters = SplitCharacters(object.text());
     std::string out;
     for (int64_t i = 0; i < range.count; ++i) {
@@ -169,7 +175,7 @@ absl::StatusOr<Value> GetSlice(Runtime& runtime, const Value& object, const Valu
     }
     return runtime.NewString(std::move(out), object.is_markup());
   }
-  OCTAVO_RETURN_IF_ERROR(runtime.Charge(static_cast<uint64_t>(range.count)));
+  OCTAVO_RETURN_IF_ERROR(runtime.Charge(kElementCost * static_cast<uint64_t>(range.count)));
   std::vector<Value> items;
   items.reserve(static_cast<size_t>(range.count));
   for (int64_t i = 0; i < range.count; ++i) {
@@ -182,14 +188,14 @@ absl::StatusOr<std::vector<Value>> Iterate(Runtime& runtime, const Value& value)
   std::vector<Value> items;
   if (value.is_undefined()) return items;
   if (value.is_string()) {
-    OCTAVO_RETURN_IF_ERROR(runtime.Charge(value.text().size()));
+    OCTAVO_RETURN_IF_ERROR(runtime.Charge(kObjectCost * value.text().size()));
     for (absl::string_view character : SplitCharacters(value.text())) {
       items.push_back(Value::String(std::string(character)));
     }
     return items;
   }
   if (const Dict* dict = value.dict()) {
-    OCTAVO_RETURN_IF_ERROR(runtime.Charge(dict->entries().size()));
+    OCTAVO_RETURN_IF_ERROR(runtime.Charge(kElementCost * dict->entries().size()));
     for (const auto& [key, unused] : dict->entries()) items.push_back(key);
     return items;
   }
@@ -198,7 +204,7 @@ absl::StatusOr<std::vector<Value>> Iterate(Runtime& runtime, const Value& value)
     return absl::InvalidArgumentError(
         absl::StrCat("'", value.TypeName(), "' object is not iterable"));
   }
-  OCTAVO_RETURN_IF_ERROR(runtime.Charge(sequence->items.size()));
+  OCTAVO_RETURN_IF_ERROR(runtime.Charge(kElementCost * sequence->items.size()));
   items.assign(sequence->items.begin() + static_cast<std::ptrdiff_t>(sequence->position),
                sequence->items.end());
   if (sequence->kind == SequenceKind::kGenerator) sequence->position = sequence->items.size();

@@ -40,6 +40,7 @@ absl::StatusOr<std::vector<Value>> Interpreter::LoopItems(const Statement& state
   if (statement.test == nullptr) return items;
   std::vector<Value> passed;
   for (Value& item : items) {
+    OCTAVO_RETURN_IF_ERROR(runtime_.Charge(kScopeCost));
     NestedScope inner(*this, scope);
     OCTAVO_RETURN_IF_ERROR(Assign(statement.target, item, *inner));
     OCTAVO_ASSIGN_OR_RETURN(Value test, Evaluate(*statement.test, *inner));
@@ -62,6 +63,8 @@ absl::Status Interpreter::RunLoop(const Statement& statement, Scope& scope, cons
   absl::Status status;
   bool any_completed = false;
   for (; loop->index < loop->items.size(); ++loop->index) {
+    status = runtime_.Charge(kScopeCost);
+    if (!status.ok()) break;
     NestedScope inner(*this, scope);
     (*inner).variables.insert_or_assign("loop", loop_value);
     status = Assign(statement.target, loop->items[loop->index], *inner);
@@ -100,6 +103,7 @@ absl::StatusOr<Value> Interpreter::Call(const Value& callee, const Arguments& ar
 }
 
 absl::StatusOr<Value> Interpreter::CallMacro(const Macro& macro, const Arguments& arguments) {
+  OCTAVO_RETURN_IF_ERROR(runtime_.Charge(kScopeCost));
   NestedScope inner(*this, *macro.scope);
   OCTAVO_RETURN_IF_ERROR(BindParameters(macro, arguments, *inner));
   BoundedString out(runtime_.limits().max_string_bytes);
@@ -116,6 +120,8 @@ absl::Status Interpreter::BindParameters(const Macro& macro, const Arguments& ar
     return absl::InvalidArgumentError(absl::StrCat("macro '", macro.name, "' takes at most ",
                                                    signature.parameters.size(), " arguments"));
   }
+  OCTAVO_RETURN_IF_ERROR(
+      runtime_.Charge((1 + signature.parameters.size()) * (1 + arguments.named.size())));
   std::vector<bool> is_used(arguments.named.size(), false);
   auto take_named = [&](absl::string_view name) -> const Value* {
     for (size_t i = 0; i < arguments.named.size(); ++i) {

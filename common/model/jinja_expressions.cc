@@ -64,10 +64,13 @@ absl::StatusOr<Value> Interpreter::EvaluateKind(const Expression& node, Scope& s
 }
 
 absl::StatusOr<Value> Interpreter::EvaluateName(const Expression& node, const Scope& scope) {
+  uint64_t scope_count = 0;
   for (const Scope* at = &scope; at != nullptr; at = at->parent) {
     auto found = at->variables.find(node.name);
     if (found != at->variables.end()) return found->second;
+    ++scope_count;
   }
+  OCTAVO_RETURN_IF_ERROR(runtime_.Charge(kObjectCost + scope_count / 2));
   return FindGlobal(runtime_, node.name);
 }
 
@@ -88,10 +91,10 @@ absl::StatusOr<Value> Interpreter::EvaluateDict(const Expression& node, Scope& s
   for (size_t i = 0; i + 1 < node.operands.size(); i += 2) {
     OCTAVO_ASSIGN_OR_RETURN(Value key, Evaluate(*node.operands[i], scope));
     OCTAVO_ASSIGN_OR_RETURN(Value value, Evaluate(*node.operands[i + 1], scope));
+    OCTAVO_RETURN_IF_ERROR(runtime_.Charge(dict->FindCost(key)));
     if (!IsHashable(key)) {
       return absl::InvalidArgumentError(absl::StrCat("unhashable type: '", key.TypeName(), "'"));
     }
-    if (!key.is_string()) OCTAVO_RETURN_IF_ERROR(runtime_.Charge(i * key.weight()));
     dict->Set(std::move(key), std::move(value));
   }
   return runtime_.NewDict(std::move(dict));
@@ -101,9 +104,7 @@ absl::StatusOr<Value> Interpreter::EvaluateItem(const Expression& node, Scope& s
   OCTAVO_ASSIGN_OR_RETURN(Value object, Evaluate(*node.operands[0], scope));
   if (node.kind == ExpressionKind::kAttribute) return GetAttribute(object, node.name);
   OCTAVO_ASSIGN_OR_RETURN(Value key, Evaluate(*node.operands[1], scope));
-  // Finding a character, or hashing a key, takes time in proportion.
-  OCTAVO_RETURN_IF_ERROR(runtime_.Charge(object.is_string() ? object.weight() : key.weight()));
-  return GetItem(object, key);
+  return GetItem(runtime_, object, key);
 }
 
 absl::StatusOr<Value> Interpreter::EvaluateSlice(const Expression& node, Scope& scope) {

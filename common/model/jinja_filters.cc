@@ -68,7 +68,7 @@ absl::StatusOr<Value> StringFilter(Runtime& runtime, const Value& input, const B
 // character that is no letter.
 absl::StatusOr<Value> TitleFilter(Runtime& runtime, const Value& input, const Bound&) {
   OCTAVO_ASSIGN_OR_RETURN(Value text, SoftText(runtime, input));
-  OCTAVO_RETURN_IF_ERROR(runtime.Charge(text.text().size()));
+  OCTAVO_RETURN_IF_ERROR(runtime.Charge(ScanCost(text.text().size())));
   auto is_separator = [](char32_t c) {
     return c == '-' || c == '(' || c == '{' || c == '[' || c == '<' || IsSpace(c);
   };
@@ -124,7 +124,7 @@ absl::StatusOr<Value> IndentFilter(Runtime& runtime, const Value& input, const B
     OCTAVO_RETURN_IF_ERROR(spaces.status());
     indentation = spaces.Take();
   }
-  OCTAVO_RETURN_IF_ERROR(runtime.Charge(input.text().size()));
+  OCTAVO_RETURN_IF_ERROR(runtime.Charge(ScanCost(input.text().size())));
   const bool indents_first = TruthOf(bound[1]);
   const bool indents_blank = TruthOf(bound[2]);
   const std::string text = input.text() + "\n";
@@ -176,12 +176,13 @@ absl::StatusOr<Value> EscapeFilter(Runtime& runtime, const Value& input, const B
   return runtime.NewString(EscapeHtml(text), /*is_markup=*/true);
 }
 
-absl::StatusOr<Value> LengthFilter(Runtime&, const Value& input, const Bound&) {
+absl::StatusOr<Value> LengthFilter(Runtime& runtime, const Value& input, const Bound&) {
+  if (input.is_string()) OCTAVO_RETURN_IF_ERROR(runtime.Charge(input.weight()));
   OCTAVO_ASSIGN_OR_RETURN(int64_t length, Length(input));
   return Value(length);
 }
 
-absl::StatusOr<Value> IntFilter(Runtime&, const Value& input, const Bound& bound) {
+absl::StatusOr<Value> IntFilter(Runtime& runtime, const Value& input, const Bound& bound) {
   if (input.is_undefined()) return UndefinedError(input);
   int base = 10;
   if (bound[1] != nullptr) {
@@ -194,6 +195,7 @@ absl::StatusOr<Value> IntFilter(Runtime&, const Value& input, const Bound& bound
   if (input.is_integral()) return Value(input.integer());
   std::optional<double> number;
   if (input.is_string()) {
+    OCTAVO_RETURN_IF_ERROR(runtime.Charge(ScanCost(input.text().size())));
     OCTAVO_ASSIGN_OR_RETURN(std::optional<int64_t> integer, ParseInteger(input.text(), base));
     if (integer.has_value()) return Value(*integer);
     number = ParseFloat(input.text());
@@ -207,10 +209,11 @@ absl::StatusOr<Value> IntFilter(Runtime&, const Value& input, const Bound& bound
   return Value(static_cast<int64_t>(*number));
 }
 
-absl::StatusOr<Value> FloatFilter(Runtime&, const Value& input, const Bound& bound) {
+absl::StatusOr<Value> FloatFilter(Runtime& runtime, const Value& input, const Bound& bound) {
   if (input.is_undefined()) return UndefinedError(input);
   if (input.is_number()) return Value(input.number());
   if (input.is_string()) {
+    OCTAVO_RETURN_IF_ERROR(runtime.Charge(ScanCost(input.text().size())));
     if (std::optional<double> number = ParseFloat(input.text())) return Value(*number);
   }
   return bound[0] != nullptr ? *bound[0] : Value(0.0);

@@ -194,9 +194,9 @@ class BraceFormatter {
       if (!is_item) {
         OCTAVO_ASSIGN_OR_RETURN(value, GetAttribute(value, name));
       } else if (index.has_value() && at == name.size()) {
-        OCTAVO_ASSIGN_OR_RETURN(value, GetItem(value, Value(*index)));
+        OCTAVO_ASSIGN_OR_RETURN(value, GetItem(runtime_, value, Value(*index)));
       } else {
-        OCTAVO_ASSIGN_OR_RETURN(value, GetItem(value, Value::String(std::string(name))));
+        OCTAVO_ASSIGN_OR_RETURN(value, GetItem(runtime_, value, Value::String(std::string(name))));
       }
       field.remove_prefix(is_item ? end + 1 : end);
     }

@@ -38,7 +38,7 @@ absl::StatusOr<Value> Range(Runtime& runtime, const Arguments& arguments) {
     return absl::InvalidArgumentError(
         absl::StrCat("a range has more than the ", kJinjaMaxRange, " items allowed"));
   }
-  OCTAVO_RETURN_IF_ERROR(runtime.Charge(static_cast<uint64_t>(count)));
+  OCTAVO_RETURN_IF_ERROR(runtime.Charge(kElementCost * static_cast<uint64_t>(count)));
   std::vector<Value> items;
   items.reserve(static_cast<size_t>(count));
   for (__int128 i = 0; i < count; ++i) {
@@ -56,17 +56,20 @@ absl::StatusOr<std::shared_ptr<Dict>> MakeDict(Runtime& runtime, const Arguments
   if (!arguments.positional.empty()) {
     const Value& source = arguments.positional.front();
     if (const Dict* other = source.dict()) {
-      OCTAVO_RETURN_IF_ERROR(runtime.Charge(other->entries().size()));
+      OCTAVO_RETURN_IF_ERROR(runtime.Charge(kEntryCost * other->entries().size()));
       *dict = *other;
     } else {
       OCTAVO_ASSIGN_OR_RETURN(std::vector<Value> pairs, Iterate(runtime, source));
       for (const Value& pair : pairs) {
         OCTAVO_ASSIGN_OR_RETURN(std::vector<Value> both, Iterate(runtime, pair));
-        if (both.size() != 2 || !IsHashable(both[0])) {
-          return absl::InvalidArgumentError("dict takes pairs of a hashable key and a value");
+        if (both.size() != 2) {
+          return absl::InvalidArgumentError("dict takes pairs of a key and a value");
         }
-        OCTAVO_RETURN_IF_ERROR(
-            runtime.Charge(both[0].is_string() ? 1 : dict->entries().size() * both[0].weight()));
+        OCTAVO_RETURN_IF_ERROR(runtime.Charge(dict->FindCost(both[0])));
+        if (!IsHashable(both[0])) {
+          return absl::InvalidArgumentError(
+              absl::StrCat("unhashable type: '", both[0].TypeName(), "'"));
+        }
         dict->Set(both[0], both[1]);
       }
     }
@@ -77,7 +80,7 @@ absl::StatusOr<std::shared_ptr<Dict>> MakeDict(Runtime& runtime, const Arguments
 
 absl::StatusOr<Value> MakeNamespace(Runtime& runtime, const Arguments& arguments) {
   OCTAVO_ASSIGN_OR_RETURN(std::shared_ptr<Dict> dict, MakeDict(runtime, arguments));
-  OCTAVO_RETURN_IF_ERROR(runtime.Charge(1 + dict->entries().size()));
+  OCTAVO_RETURN_IF_ERROR(runtime.Charge(kScopeCost + kEntryCost * dict->entries().size()));
   Namespace* name_space = runtime.NewNamespace();
   for (const auto& [key, value] : dict->entries()) {
     if (!key.is_string()) {

@@ -77,6 +77,7 @@ absl::StatusOr<Interpreter::Flow> Interpreter::ExecuteOne(const Statement& state
     case StatementKind::kFilterBlock:
       return ExecuteBuffered(statement, scope, out);
     case StatementKind::kMacro:
+      OCTAVO_RETURN_IF_ERROR(runtime_.Charge(kScopeCost));
       scope.variables.insert_or_assign(statement.text,
                                        Value(DefineMacro(statement.text, statement, scope)));
       return Flow::kNext;
@@ -86,6 +87,7 @@ absl::StatusOr<Interpreter::Flow> Interpreter::ExecuteOne(const Statement& state
     case StatementKind::kWith:
       return ExecuteWith(statement, scope, out);
     case StatementKind::kScope: {
+      OCTAVO_RETURN_IF_ERROR(runtime_.Charge(kScopeCost));
       NestedScope inner(*this, scope);
       return Execute(statement.body, *inner, out);
     }
@@ -110,6 +112,7 @@ absl::StatusOr<Interpreter::Flow> Interpreter::ExecuteIf(const Statement& statem
 // inside drops it.
 absl::StatusOr<Interpreter::Flow> Interpreter::ExecuteBuffered(const Statement& statement,
                                                                Scope& scope, BoundedString& out) {
+  OCTAVO_RETURN_IF_ERROR(runtime_.Charge(kScopeCost));
   NestedScope inner(*this, scope);
   BoundedString buffer(runtime_.limits().max_string_bytes);
   OCTAVO_ASSIGN_OR_RETURN(Flow flow, Execute(statement.body, *inner, buffer));
@@ -131,6 +134,7 @@ absl::StatusOr<Interpreter::Flow> Interpreter::ExecuteBuffered(const Statement& 
 
 absl::StatusOr<Interpreter::Flow> Interpreter::ExecuteWith(const Statement& statement, Scope& scope,
                                                            BoundedString& out) {
+  OCTAVO_RETURN_IF_ERROR(runtime_.Charge(kScopeCost));
   NestedScope inner(*this, scope);
   for (size_t i = 0; i < statement.targets.size(); ++i) {
     OCTAVO_ASSIGN_OR_RETURN(Value value, Evaluate(*statement.values[i], scope));
@@ -141,6 +145,7 @@ absl::StatusOr<Interpreter::Flow> Interpreter::ExecuteWith(const Statement& stat
 
 absl::Status Interpreter::ExecuteCallBlock(const Statement& statement, Scope& scope,
                                            BoundedString& out) {
+  OCTAVO_RETURN_IF_ERROR(runtime_.Charge(kScopeCost));
   const Value caller(DefineMacro("caller", statement, scope));
   OCTAVO_ASSIGN_OR_RETURN(Value result, EvaluateCall(*statement.expression, scope, &caller));
   return Print(result, out);

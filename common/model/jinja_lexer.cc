@@ -9,6 +9,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/model/jinja_limits.h"
 #include "common/model/jinja_string_literal.h"
 #include "common/model/jinja_text.h"
 #include "common/status.h"
@@ -200,6 +201,10 @@ class Lexer {
         while (name_end < source_.size() &&
                (IsNameStart(source_[name_end]) || IsDigit(source_[name_end]))) {
           ++name_end;
+        }
+        if (name_end - at_ > kJinjaMaxNameBytes) {
+          return SyntaxError(line_, absl::StrCat("a name has ", name_end - at_, " bytes; at most ",
+                                                 kJinjaMaxNameBytes, " are allowed"));
         }
         Emit(TokenKind::kName, source_.substr(at_, name_end - at_));
         at_ = name_end;

@@ -29,7 +29,7 @@ constexpr std::array<absl::string_view, 2> kTupleMethods = {"count", "index"};
 constexpr std::array<absl::string_view, 2> kLoopMethods = {"changed", "cycle"};
 
 absl::StatusOr<Value> View(Runtime& runtime, const Dict& dict, SequenceKind kind) {
-  OCTAVO_RETURN_IF_ERROR(runtime.Charge(3 * dict.entries().size()));
+  OCTAVO_RETURN_IF_ERROR(runtime.Charge((kObjectCost + 2 * kElementCost) * dict.entries().size()));
   std::vector<Value> items;
   items.reserve(dict.entries().size());
   for (const auto& [key, value] : dict.entries()) {
@@ -58,6 +58,7 @@ absl::StatusOr<Value> CallDictMethod(Runtime& runtime, const BoundMethod& method
     }
     OCTAVO_ASSIGN_OR_RETURN(std::vector<const Value*> bound,
                             BindArguments("get", arguments, {"key", "default"}, 1));
+    OCTAVO_RETURN_IF_ERROR(runtime.Charge(dict.FindCost(*bound[0])));
     if (!IsHashable(*bound[0])) {
       return absl::InvalidArgumentError(
           absl::StrCat("unhashable type: '", bound[0]->TypeName(), "'"));

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/model/jinja_format.h"
 #include "common/model/jinja_print.h"
+#include "common/model/jinja_string_methods.h"
 #include "common/model/jinja_text.h"
 #include "common/status.h"
 
@@ -140,7 +141,7 @@ absl::StatusOr<Value> AddTexts(Runtime& runtime, const Value& left, const Value&
 }
 
 absl::StatusOr<Value> AddSequences(Runtime& runtime, const Sequence& a, const Sequence& b) {
-  OCTAVO_RETURN_IF_ERROR(runtime.Charge(a.items.size() + b.items.size()));
+  OCTAVO_RETURN_IF_ERROR(runtime.Charge(kElementCost * (a.items.size() + b.items.size())));
   std::vector<Value> items = a.items;
   items.insert(items.end(), b.items.begin(), b.items.end());
   return runtime.NewSequence(std::move(items), a.kind);
@@ -163,7 +164,7 @@ absl::StatusOr<Value> Repeat(Runtime& runtime, const Value& value, int64_t count
   std::vector<Value> items;
   if (!sequence.items.empty()) {
     for (int64_t i = 0; i < count; ++i) {
-      OCTAVO_RETURN_IF_ERROR(runtime.Charge(sequence.items.size()));
+      OCTAVO_RETURN_IF_ERROR(runtime.Charge(1 + kElementCost * sequence.items.size()));
       items.insert(items.end(), sequence.items.begin(), sequence.items.end());
     }
   }
@@ -311,14 +312,14 @@ absl::StatusOr<bool> Contains(Runtime& runtime, const Value& container, const Va
       return absl::InvalidArgumentError(
           absl::StrCat("'in <string>' requires string as left operand, not ", item.TypeName()));
     }
-    OCTAVO_RETURN_IF_ERROR(runtime.Charge(container.weight()));
+    OCTAVO_RETURN_IF_ERROR(ChargeSearch(runtime, container.text(), item.text()));
     return container.text().find(item.text()) != std::string::npos;
   }
   if (const Dict* dict = container.dict()) {
+    OCTAVO_RETURN_IF_ERROR(runtime.Charge(dict->FindCost(item)));
     if (!IsHashable(item)) {
       return absl::InvalidArgumentError(absl::StrCat("unhashable type: '", item.TypeName(), "'"));
     }
-    OCTAVO_RETURN_IF_ERROR(runtime.Charge(item.weight()));
     return dict->Find(item) != nullptr;
   }
   if (Sequence* sequence = container.sequence()) {

@@ -52,7 +52,7 @@ absl::StatusOr<bool> Contains(Runtime& runtime, const Value& container, const Va
 
 // object[key], Jinja's way: what is not there is undefined, and a string key falls back to the
 // attribute.
-absl::StatusOr<Value> GetItem(const Value& object, const Value& key);
+absl::StatusOr<Value> GetItem(Runtime& runtime, const Value& object, const Value& key);
 // object.name: attributes (methods) first, then the key. Loop and namespace attributes included.
 absl::StatusOr<Value> GetAttribute(const Value& object, absl::string_view name);
 // object[start:stop:step]; absent bounds are null.

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/model/jinja_expression_parser.h"
 #include "common/model/jinja_filters.h"
+#include "common/model/jinja_limits.h"
 #include "common/model/jinja_tests.h"
 #include "common/status.h"
 
@@ -146,6 +147,10 @@ absl::Status ExpressionParser::ParseArgument(CallArguments* arguments) {
   } else if (current().kind == TokenKind::kName && next().IsOperator("=")) {
     if (arguments->double_star != nullptr) return misplaced;
     std::string name = current().text;
+    const int line = current().line;
+    if (arguments->named.size() >= kJinjaMaxParameters) {
+      return SyntaxError(line, absl::StrCat("more than ", kJinjaMaxParameters, " parameters"));
+    }
     for (const auto& [earlier, value] : arguments->named) {
       if (earlier == name) {
         return SyntaxError(current().line, absl::StrCat("the argument '", name, "' is repeated"));
@@ -272,6 +277,9 @@ absl::StatusOr<Signature> ExpressionParser::ParseSignature() {
     if (!signature.parameters.empty()) OCTAVO_RETURN_IF_ERROR(ExpectOperator(","));
     Signature::Parameter parameter;
     const int line = current().line;
+    if (signature.parameters.size() >= kJinjaMaxParameters) {
+      return SyntaxError(line, absl::StrCat("more than ", kJinjaMaxParameters, " parameters"));
+    }
     OCTAVO_ASSIGN_OR_RETURN(parameter.name, ParseTargetName());
     for (const Signature::Parameter& earlier : signature.parameters) {
       if (earlier.name == parameter.name) {

@@ -26,19 +26,19 @@ absl::StatusOr<Value> Runtime::NewString(std::string text, bool is_markup) {
         absl::StrCat("a string of ", text.size(), " bytes is longer than the ",
                      limits_.max_string_bytes, " allowed (max_string_bytes)"));
   }
-  OCTAVO_RETURN_IF_ERROR(Charge(1 + text.size() / 8));
+  OCTAVO_RETURN_IF_ERROR(Charge(kObjectCost + TextCost(text.size())));
   return Value::String(std::move(text), is_markup);
 }
 
 absl::StatusOr<Value> Runtime::NewSequence(std::vector<Value> items, SequenceKind kind) {
-  OCTAVO_RETURN_IF_ERROR(Charge(1 + items.size()));
+  OCTAVO_RETURN_IF_ERROR(Charge(kObjectCost + kElementCost * items.size()));
   auto sequence = Sequence::Of(std::move(items), kind);
   OCTAVO_RETURN_IF_ERROR(CheckDepth(sequence->depth));
   return Value(std::move(sequence));
 }
 
 absl::StatusOr<Value> Runtime::NewDict(std::shared_ptr<Dict> dict) {
-  OCTAVO_RETURN_IF_ERROR(Charge(1 + 2 * dict->entries().size()));
+  OCTAVO_RETURN_IF_ERROR(Charge(kObjectCost + kEntryCost * dict->entries().size()));
   OCTAVO_RETURN_IF_ERROR(CheckDepth(dict->depth()));
   return Value(Value::DictPointer(std::move(dict)));
 }

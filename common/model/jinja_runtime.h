@@ -22,6 +22,16 @@
 
 namespace octavo::jinja {
 
+// What things cost, in units of work. What allocates costs in proportion to its bytes.
+constexpr uint64_t kScopeCost = 16;   // a turn of a loop, a macro's or a block's own variables
+constexpr uint64_t kObjectCost = 8;   // a string, a sequence
+constexpr uint64_t kElementCost = 3;  // an element of a sequence
+constexpr uint64_t kEntryCost = 12;   // an entry of a dict or namespace
+// Of reading text once, and of building it.
+constexpr uint64_t TextCost(size_t bytes) { return 1 + bytes / 8; }
+// Of reading text character by character.
+constexpr uint64_t ScanCost(size_t bytes) { return 1 + bytes / 4; }
+
 class Runtime {
  public:
   Runtime(const JinjaLimits& limits, std::optional<absl::CivilSecond> now)

