@@ -32,36 +32,41 @@ void CpuSampler::Start(const SlotStart& start) {
   slot.failed.store(false, std::memory_order_relaxed);
 }
 
-void CpuSampler::Choose(const LogitsRow& row, float* logits, LogitsOutcome& outcome) {
-  Slot& slot = slots_[row.slot];
+void CpuSampler::FillSampling(const LogitsRow& row, Slot& slot, kernels::SamplerRow& request) {
   const SamplingParams& sampling = slot.sampling;
-  kernels::SamplerRow request{
-      .logits = logits,
-      .mode = row.samples ? kernels::SamplerMode::kSample : kernels::SamplerMode::kScore,
-      .scored_token = row.target,
-      .wants_logprobs = row.wants_logprob,
-      .top_count = static_cast<int32_t>(row.top_count),
-      .temperature = sampling.temperature,
-      .top_k = sampling.top_k,
-      .top_p = sampling.top_p,
-      .min_p = sampling.min_p,
-      .repetition_penalty = sampling.repetition_penalty,
-      .presence_penalty = sampling.presence_penalty,
-      .frequency_penalty = sampling.frequency_penalty,
-      .biases = slot.biases.data(),
-      .bias_count = static_cast<int64_t>(slot.biases.size()),
-      .history = slot.history.data(),
-      .history_count = static_cast<int64_t>(slot.history.size()),
-      .seed = slot.seed,
-      .position = row.position,
-  };
+  request.temperature = sampling.temperature;
+  request.top_k = sampling.top_k;
+  request.top_p = sampling.top_p;
+  request.min_p = sampling.min_p;
+  request.repetition_penalty = sampling.repetition_penalty;
+  request.presence_penalty = sampling.presence_penalty;
+  request.frequency_penalty = sampling.frequency_penalty;
+  request.biases = slot.biases.data();
+  request.bias_count = static_cast<int64_t>(slot.biases.size());
+  request.history = slot.history.data();
+  request.history_count = static_cast<int64_t>(slot.history.size());
   if (!row.stop_allowed) {
     request.masked_tokens = sampling.stop_token_ids.data();
     request.masked_count = static_cast<int64_t>(sampling.stop_token_ids.size());
   }
+  slot.saved.resize(slot.biases.size() + slot.history.size() + sampling.stop_token_ids.size());
+  request.saved = slot.saved.data();
+}
+
+void CpuSampler::Choose(const LogitsRow& row, float* logits, LogitsOutcome& outcome) {
+  Slot& slot = slots_[row.slot];
+  kernels::SamplerRow request{.logits = logits,
+                              .wants_logprobs = row.wants_logprob,
+                              .top_count = static_cast<int32_t>(row.top_count),
+                              .seed = slot.seed,
+                              .position = row.position};
   if (row.samples) {
-    slot.saved.resize(slot.biases.size() + slot.history.size() + sampling.stop_token_ids.size());
-    request.saved = slot.saved.data();
+    FillSampling(row, slot, request);
+  } else {
+    // Nothing else of the slot may be read: the row that samples may be changing it at the same
+    // time.
+    request.mode = kernels::SamplerMode::kScore;
+    request.scored_token = row.target;
   }
   kernels::SamplerResult result;
   sample_({.rows = &request, .results = &result, .row_count = 1, .vocab_size = vocab_size_},
@@ -80,7 +85,7 @@ void CpuSampler::Choose(const LogitsRow& row, float* logits, LogitsOutcome& outc
   }
   if (!row.samples) return;
   slot.last_token = result.token_id;
-  if (sampling.needs_history()) ++slot.HistoryOf(result.token_id).output_count;
+  if (slot.sampling.needs_history()) ++slot.HistoryOf(result.token_id).output_count;
 }
 
 }  // namespace octavo

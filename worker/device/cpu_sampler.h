@@ -45,6 +45,9 @@ class CpuSampler {
     kernels::TokenHistory& HistoryOf(TokenId token);
   };
 
+  // The part of a request that only a sampling row has.
+  static void FillSampling(const LogitsRow& row, Slot& slot, kernels::SamplerRow& request);
+
   kernels::OpFunction<kernels::SamplerArgs> sample_;
   uint32_t slot_count_;
   uint32_t vocab_size_;

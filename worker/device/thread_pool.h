@@ -61,12 +61,12 @@ class ThreadPool {
   template <typename Ready>
   void WaitUntil(const std::atomic<uint32_t>& word, const Ready& ready) const;
 
+  alignas(64) std::atomic<uint32_t> submitted_{0};  // lists ever submitted, modulo 2^32
   bool spins_;
   std::atomic<uint64_t> stop_at_{UINT64_MAX};  // the list that never comes
-  std::array<std::atomic<CommandList*>, kMaxQueuedLists> queue_{};
-  alignas(64) std::atomic<uint32_t> submitted_{0};  // lists ever submitted, modulo 2^32
-  alignas(64) std::atomic<uint32_t> progress_{0};   // commands ever finished, modulo 2^32
   std::vector<std::thread> threads_;
+  std::array<std::atomic<CommandList*>, kMaxQueuedLists> queue_{};
+  alignas(64) std::atomic<uint32_t> progress_{0};  // commands ever finished, modulo 2^32
 };
 
 }  // namespace octavo
