@@ -144,9 +144,8 @@ class JsonWriter {
       }
     }
     OCTAVO_RETURN_IF_ERROR(runtime_.Charge(dict.weight()));
-    std::stable_sort(entries.begin(), entries.end(), [](const auto* a, const auto* b) {
-      return a->first.text() < b->first.text();
-    });
+    std::sort(entries.begin(), entries.end(),
+              [](const auto* a, const auto* b) { return a->first.text() < b->first.text(); });
     return entries;
   }
 

@@ -9,6 +9,7 @@
 #include "common/model/jinja_filters.h"
 #include "common/model/jinja_operators.h"
 #include "common/model/jinja_print.h"
+#include "common/model/jinja_sort.h"
 #include "common/model/jinja_string_methods.h"
 #include "common/model/jinja_tests.h"
 #include "common/model/jinja_text.h"
@@ -58,29 +59,6 @@ absl::StatusOr<Value> KeyOf(Runtime& runtime, const Value& item, const std::vect
   OCTAVO_ASSIGN_OR_RETURN(Value key, Follow(runtime, item, path));
   return is_case_sensitive ? absl::StatusOr<Value>(std::move(key))
                            : IgnoreCase(runtime, std::move(key));
-}
-
-struct Keyed {
-  Value key;
-  Value item;
-};
-
-// Stable, and stable as well when reversed. The first comparison that fails is the error.
-absl::StatusOr<Value> Sorted(Runtime& runtime, std::vector<Keyed> keyed, bool is_reversed) {
-  absl::Status failure;
-  auto less = [&](const Keyed& a, const Keyed& b) {
-    if (!failure.ok()) return false;
-    absl::StatusOr<bool> result =
-        is_reversed ? Less(runtime, b.key, a.key) : Less(runtime, a.key, b.key);
-    if (!result.ok()) failure = result.status();
-    return result.ok() && *result;
-  };
-  std::stable_sort(keyed.begin(), keyed.end(), less);
-  OCTAVO_RETURN_IF_ERROR(failure);
-  std::vector<Value> items;
-  items.reserve(keyed.size());
-  for (Keyed& entry : keyed) items.push_back(std::move(entry.item));
-  return runtime.NewSequence(std::move(items), SequenceKind::kList);
 }
 
 absl::StatusOr<Value> SortFilter(Runtime& runtime, const Value& input, const Bound& bound) {
