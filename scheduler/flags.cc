@@ -13,13 +13,16 @@ ABSL_FLAG(std::string, model, "",
           "The model file (GGUF). Required; the workers are given the same one.");
 ABSL_FLAG(std::string, model_name, "",
           "What requests call the model. Empty: the file's name without its ending.");
-ABSL_FLAG(std::string, listen, "127.0.0.1:7000",
-          "Where clients call: host:port (port 0 picks a free one) or unix:/path. All services are "
-          "served here unless --admin_listen is set.");
+ABSL_FLAG(
+    std::string, listen, "127.0.0.1:7000",
+    "Where clients call: host:port (port 0 picks a free one) or unix:/path, several with commas. "
+    "All services are served here unless --admin_listen is set.");
 ABSL_FLAG(std::string, admin_listen, "",
           "Where operators and workers call (AdminService, FleetService), when not at --listen.");
 ABSL_FLAG(std::string, metrics_listen, "127.0.0.1:9400",
           "Where /metrics and /healthz are served over HTTP. Empty: nowhere.");
+ABSL_FLAG(bool, exit_with_parent, false,
+          "Drain and end when the process that started this one ends.");
 ABSL_FLAG(std::string, ready_file, "",
           "Written as JSON (pid and addresses), whole or not at all, once everything listens.");
 
@@ -105,6 +108,7 @@ absl::StatusOr<SchedulerConfig> ConfigFromFlags() {
     return absl::InvalidArgumentError("--model is missing; give the path of a GGUF file");
   config.model_name = absl::GetFlag(FLAGS_model_name);
   config.listen = absl::GetFlag(FLAGS_listen);
+  config.exit_with_parent = absl::GetFlag(FLAGS_exit_with_parent);
   config.admin_listen = absl::GetFlag(FLAGS_admin_listen);
   config.metrics_listen = absl::GetFlag(FLAGS_metrics_listen);
   config.ready_file = absl::GetFlag(FLAGS_ready_file);

@@ -17,9 +17,10 @@ namespace octavo {
 struct SchedulerConfig {
   std::string model_path;
   std::string model_name;
-  std::string listen;
+  std::string listen;          // comma-separated, as is admin_listen
   std::string admin_listen;    // empty: with `listen`
   std::string metrics_listen;  // empty: none
+  bool exit_with_parent = false;
   std::string ready_file;
   LoopOptions loop;  // all but what the model brings (context length, fingerprint, KV shape)
   std::optional<uint32_t> context_length;

@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,6 +19,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "common/clock.h"
@@ -201,15 +204,15 @@ class Scheduler {
     return WriteReadyFile(config_.ready_file, ready);
   }
 
-  absl::Status Serve(const std::string& flag, const std::string& address,
+  // Listens on the comma-separated `addresses`.
+  absl::Status Serve(const std::string& flag, const std::string& addresses,
                      const std::vector<grpc::Service*>& services,
                      std::map<std::string, std::string>& ready) {
     OCTAVO_ASSIGN_OR_RETURN(std::unique_ptr<wire::RpcServer> server,
-                            wire::RpcServer::Start({address}, services));
-    LOG(INFO) << "listening on " << server->addresses()[0]
-              << (flag == "listen" ? "" : " (" + flag + ")");
-    addresses_.push_back(server->addresses()[0]);
-    ready[flag] = server->addresses()[0];
+                            wire::RpcServer::Start(absl::StrSplit(addresses, ','), services));
+    ready[flag] = absl::StrJoin(server->addresses(), ",");
+    LOG(INFO) << "listening on " << ready[flag] << (flag == "listen" ? "" : " (" + flag + ")");
+    addresses_.insert(addresses_.end(), server->addresses().begin(), server->addresses().end());
     servers_.push_back(std::move(server));
     return absl::OkStatus();
   }
@@ -262,6 +265,7 @@ int Main(int argc, char** argv) {
     std::cerr << "octavo-scheduler: " << config.status().message() << "\n";
     return kExitBadConfiguration;
   }
+  if (config->exit_with_parent) prctl(PR_SET_PDEATHSIG, SIGTERM);
   const sigset_t signals = BlockSignals();
   absl::Notification signalled;
   WatchSignals(signals, &signalled);

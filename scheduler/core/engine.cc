@@ -212,6 +212,7 @@ void Engine::ExpireDeadlines(absl::Time now, Actions& actions) {
 void Engine::Finish(SequenceSlot slot, Ending ending, absl::Time now, Actions& actions) {
   Sequence& sequence = sequences_[slot];
   Request& request = *sequence.request;
+  RequestRecord record = MakeRecord(request);  // with the blocks it held to the end
   if (sequence.is_running()) {
     Vacate(slot);
   } else {
@@ -222,7 +223,7 @@ void Engine::Finish(SequenceSlot slot, Ending ending, absl::Time now, Actions& a
   Move(sequence, SequenceState::kEnded);
   ++counters_.requests_finished[static_cast<size_t>(ending.reason)];
 
-  RequestRecord record = MakeRecord(request);
+  record.state = SequenceState::kEnded;
   record.finish_reason = ending.reason;
   record.finished = now;
   ended_.push_back(std::move(record));

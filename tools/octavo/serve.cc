@@ -117,7 +117,7 @@ int Serve(const std::vector<std::string>& arguments) {
   const fs::path scheduler_ready = runtime.path() / "scheduler.json";
   Child scheduler{.name = "scheduler",
                   .arguments = {Sibling("octavo-scheduler"), "--model", model, "--listen",
-                                absl::GetFlag(FLAGS_listen), "--fleet_listen", fleet,
+                                absl::StrCat(absl::GetFlag(FLAGS_listen), ",", fleet),
                                 "--metrics_listen", absl::GetFlag(FLAGS_metrics_listen),
                                 "--exit_with_parent", "--ready_file", scheduler_ready.string()}};
   scheduler.arguments.insert(scheduler.arguments.end(), arguments.begin(), arguments.end());
