@@ -43,27 +43,27 @@ def test_grpcurl_calls_every_unary_method_of_the_admin_service(server):
     next(iter(running))
     prefix = "octavo.v1.AdminService/"
     state = call(server, prefix + "GetSchedulerState")
-    assert state["runningRequests"] == 1
+    assert state["running_requests"] == 1
     pool = state["pools"][0]
-    assert pool["blockCount"] == pool.get("freeBlocks", 0) + pool.get("cachedBlocks", 0) + pool["heldBlocks"]
-    assert [r["requestId"] for r in call(server, prefix + "ListRequests")["requests"]] == ["inspected"]
-    assert call(server, prefix + "GetRequest", requestId="inspected")["request"]["state"] == "REQUEST_STATE_DECODE"
-    table = call(server, prefix + "GetBlockTable", requestId="inspected")
-    assert all(block["state"] == "BLOCK_STATE_HELD" and block["referenceCount"] == 1 for block in table["blocks"])
-    page = call(server, prefix + "ListBlocks", pageSize=7)
-    assert len(page["blocks"]) == 7 and page["nextPageToken"]
-    steps = call(server, prefix + "GetStepTrace", stepCount=4)["steps"]
+    assert pool["block_count"] == pool.get("free_blocks", 0) + pool.get("cached_blocks", 0) + pool["held_blocks"]
+    assert [r["request_id"] for r in call(server, prefix + "ListRequests")["requests"]] == ["inspected"]
+    assert call(server, prefix + "GetRequest", request_id="inspected")["request"]["state"] == "REQUEST_STATE_DECODE"
+    table = call(server, prefix + "GetBlockTable", request_id="inspected")
+    assert all(block["state"] == "BLOCK_STATE_HELD" and block["reference_count"] == 1 for block in table["blocks"])
+    page = call(server, prefix + "ListBlocks", page_size=7)
+    assert len(page["blocks"]) == 7 and page["next_page_token"]
+    steps = call(server, prefix + "GetStepTrace", step_count=4)["steps"]
     numbers = [int(step["plan"]["step"]) for step in steps]
     assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
-    assert not any("tokenIds" in step["plan"] for step in steps)
+    assert not any("token_ids" in step["plan"] for step in steps)
     assert call(server, prefix + "CheckInvariants") == {}
     running.cancel()
     wait_until(lambda: server.held_blocks() == 0, "the blocks to come back")
     Completion(server.generate("alpha beta gamma delta " * 10, max_tokens=1))
     hit = call(server, prefix + "LookupPrefix", text="alpha beta gamma delta " * 10)
-    assert hit["hitTokens"] >= 32 and len(hit["blocks"]) == hit["hitTokens"] // 16
-    assert call(server, prefix + "ResetPrefixCache")["clearedBlocks"] > 0
-    assert "hitTokens" not in call(server, prefix + "LookupPrefix", text="alpha beta gamma delta " * 10)
+    assert hit["hit_tokens"] >= 32 and len(hit["blocks"]) == hit["hit_tokens"] // 16
+    assert call(server, prefix + "ResetPrefixCache")["cleared_blocks"] > 0
+    assert "hit_tokens" not in call(server, prefix + "LookupPrefix", text="alpha beta gamma delta " * 10)
     assert call(server, prefix + "Drain") == {}
     assert call(server, prefix + "GetSchedulerState")["draining"]
     assert call(server, prefix + "Drain", resume=True) == {}
@@ -71,12 +71,12 @@ def test_grpcurl_calls_every_unary_method_of_the_admin_service(server):
 
 
 def test_grpcurl_calls_the_other_services(server):
-    assert call(server, "octavo.v1.GenerationService/GetModel")["contextLength"] == 8192
-    ids = call(server, "octavo.v1.GenerationService/Tokenize", text="Hello")["tokenIds"]
-    assert call(server, "octavo.v1.GenerationService/Detokenize", tokenIds=ids)["text"] == "Hello"
-    assert call(server, "octavo.v1.GenerationService/Abort", requestIds=["nobody"]) == {}
+    assert call(server, "octavo.v1.GenerationService/GetModel")["context_length"] == 8192
+    ids = call(server, "octavo.v1.GenerationService/Tokenize", text="Hello")["token_ids"]
+    assert call(server, "octavo.v1.GenerationService/Detokenize", token_ids=ids)["text"] == "Hello"
+    assert call(server, "octavo.v1.GenerationService/Abort", request_ids=["nobody"]) == {}
     assert "paris" in grpcurl("-d", json.dumps({"chat": {"messages": [{"role": "user", "content": "What is the capital of France?"}]},
-                                                "sampling": {"temperature": 0}, "maxTokens": 16}),
+                                                "sampling": {"temperature": 0}, "max_tokens": 16}),
                               server.target, "octavo.v1.GenerationService/Generate").lower()
     workers = call(server, "octavo.v1.FleetService/ListWorkers")["workers"]
     assert [worker["state"] for worker in workers] == ["WORKER_STATE_READY"]
@@ -105,7 +105,7 @@ def test_metrics_agree_with_what_clients_saw(server):
     assert grown("octavo_prompt_tokens_total") == sum(a.last.usage.prompt_tokens for a in answers)
     assert grown("octavo_generation_tokens_total") == sum(a.last.usage.completion_tokens for a in answers)
     assert grown("octavo_prefix_cache_hits_total") == sum(a.last.usage.cached_tokens for a in answers)
-    assert grown("octavo_request_success_total") == len(answers)
+    assert grown("octavo_requests_total") == len(answers)
     assert grown("octavo_time_to_first_token_seconds_count") == len(answers)
     assert grown("octavo_inter_token_latency_seconds_count") == sum(len(a.token_ids) - 1 for a in answers)
 

@@ -70,14 +70,17 @@ std::string Sibling(const char* name) {
   return (fs::read_symlink("/proc/self/exe").parent_path() / name).string();
 }
 
-// The addresses in a child's ready file.
-std::map<std::string, std::string> ReadAddresses(const fs::path& ready_file) {
+// The scheduler's ready file without `hidden`, the address that only our own processes use.
+std::map<std::string, std::string> ReadAddresses(const fs::path& ready_file,
+                                                 const std::string& hidden) {
   std::map<std::string, std::string> addresses;
   std::ifstream file(ready_file);
   const nlohmann::json json = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return addresses;
   for (const auto& [key, value] : json.items()) {
-    if (value.is_string()) addresses[key] = value.get<std::string>();
+    if (!value.is_string()) continue;
+    const std::string text = value.get<std::string>();
+    addresses[key] = text.substr(0, text.find("," + hidden));
   }
   return addresses;
 }
@@ -140,11 +143,12 @@ int Serve(const std::vector<std::string>& arguments) {
     }
     if (!IsServing(channel)) return;
     ready = true;
-    const std::map<std::string, std::string> addresses = ReadAddresses(scheduler_ready);
-    for (const auto& [name, address] : addresses) {
-      std::cerr << "octavo: " << name << " on " << address << "\n";
+    std::map<std::string, std::string> addresses = ReadAddresses(scheduler_ready, fleet);
+    for (const auto& [name, value] : addresses) {
+      std::cerr << "octavo: " << name << ": " << value << "\n";
     }
-    std::cerr << "octavo: ready. Try `octavo generate \"Hello\"`; Ctrl-C stops.\n";
+    std::cerr << "octavo: ready. Try `octavo generate --server " << addresses["listen"]
+              << " \"Hello\"`; Ctrl-C stops.\n";
     if (const absl::Status status = WriteReadyFile(absl::GetFlag(FLAGS_ready_file), addresses);
         !status.ok()) {
       std::cerr << "octavo: " << status.message() << "\n";
