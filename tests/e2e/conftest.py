@@ -113,8 +113,11 @@ class Server:
         ready = folder / f"ready-{time.monotonic_ns()}.json"
         self.process = Process(folder, "octavo", "serve", "--model", model, "--listen", "127.0.0.1:0", "--metrics_listen",
                                "127.0.0.1:0", "--ready_file", ready, *serve_flags, "--", *scheduler_flags, **popen)
-        self.addresses = await_ready(self.process, ready)
-        self.target = self.addresses["listen"].split(",")[0]
+        self.connect(await_ready(self.process, ready))
+
+    def connect(self, addresses):
+        self.addresses = addresses
+        self.target = addresses["listen"].split(",")[0]
         self.channel = grpc.insecure_channel(self.target)
         self.generation = generation_service_pb2_grpc.GenerationServiceStub(self.channel)
         self.admin = admin_service_pb2_grpc.AdminServiceStub(self.channel)
