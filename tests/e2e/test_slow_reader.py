@@ -43,13 +43,15 @@ def summary(server, name):
 
 def test_a_reader_that_falls_behind_is_paused_others_go_on_and_it_gets_everything_when_it_reads(server, slow_client):
     call = slow_client(server, "slow")
-    wait_until(lambda: summary(server, "slow").state == admin.REQUEST_STATE_PAUSED, "the slow reader's request to be paused")
+    wait_until(lambda: server.state().paused_requests == 1, "the slow reader's request to be paused")
+    other = server.generate(STORY, max_tokens=TOKENS, sampling={"ignore_eos": True})
+    next(other)  # what was in flight for the slow one has ended
     paused = summary(server, "slow")
-    assert server.state().paused_requests == 1
+    assert paused.state == admin.REQUEST_STATE_PAUSED
     assert 0 < paused.completion_tokens < TOKENS
     assert paused.blocks > 0
 
-    other = Completion(server.generate(STORY, max_tokens=TOKENS, sampling={"ignore_eos": True}))
+    other = Completion(other)
     assert other.error is None
     assert other.last.usage.completion_tokens == TOKENS
     steps = server.admin.GetStepTrace(admin.GetStepTraceRequest(step_count=TOKENS // 2)).steps
