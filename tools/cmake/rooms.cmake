@@ -6,6 +6,10 @@ target_include_directories(octavo_options INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_
 # Products and sums must not be contracted behind our back: the bits are part of the contract (kernels/README.md).
 target_compile_options(octavo_options INTERFACE -Wall -Wextra -Werror -Wno-missing-field-initializers -ffp-contract=off -fno-math-errno)
 target_compile_definitions(octavo_options INTERFACE OCTAVO_VERSION="${PROJECT_VERSION}")
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  # Debian's abseil is built by GCC 12; Clang since 18 mangles constrained templates (absl::Cord's constructors) another way.
+  target_compile_options(octavo_options INTERFACE -fclang-abi-compat=17)
+endif()
 if(OCTAVO_SANITIZE)
   target_compile_options(octavo_options INTERFACE -fsanitize=${OCTAVO_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   target_link_options(octavo_options INTERFACE -fsanitize=${OCTAVO_SANITIZE})
