@@ -10,7 +10,8 @@ const char* KvTypeName(KvType type) { return type == KvType::kF16 ? "f16" : "bf1
 absl::StatusOr<KvType> ParseKvType(const std::string& name) {
   if (name == "f16") return KvType::kF16;
   if (name == "bf16") return KvType::kBF16;
-  return absl::InvalidArgumentError(absl::StrCat("kv_dtype is \"", name, "\"; it must be f16 or bf16"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("kv_dtype is \"", name, "\"; it must be f16 or bf16"));
 }
 
 absl::Status KvLayout::Validate() const {

@@ -1,10 +1,11 @@
 #pragma once
 
-// The shape of the paged KV cache: the one home of block size. Made once per replica and layer group, handed to the engine (which
-// counts blocks) and to the worker (which owns the bytes), and fingerprinted in their handshake so that both mean the same slots.
+// The shape of the paged KV cache: the one home of block size. Made once per replica and layer
+// group, handed to the engine (which counts blocks) and to the worker (which owns the bytes), and
+// fingerprinted in their handshake so that both mean the same slots.
 //
-// A page holds, per layer, [K|V][kv_head_count][block_size][head_dim] elements of `kv_type`; the pool of one layer is
-// [block][K|V][kv_head_count][block_size][head_dim].
+// A page holds, per layer, [K|V][kv_head_count][block_size][head_dim] elements of `kv_type`; the
+// pool of one layer is [block][K|V][kv_head_count][block_size][head_dim].
 
 #include <cstddef>
 #include <cstdint>

@@ -17,7 +17,8 @@ std::array<uint32_t, 4> Philox4x32(std::array<uint32_t, 4> c, std::array<uint32_
 uint32_t RandomBits(uint64_t seed, uint64_t position, uint32_t draw) {
   const std::array<uint32_t, 4> counter = {static_cast<uint32_t>(position),
                                            static_cast<uint32_t>(position >> 32), draw / 4, 0};
-  return Philox4x32(counter, {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)})[draw % 4];
+  return Philox4x32(counter,
+                    {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)})[draw % 4];
 }
 
 float RandomUniform(uint64_t seed, uint64_t position, uint32_t draw) {

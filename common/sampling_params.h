@@ -1,7 +1,8 @@
 #pragma once
 
-// How the next token of a sequence is chosen. A value; validated once, at the border (scheduler/rpc).
-// Order of application: logit bias, penalties, min_tokens, temperature, top_k, top_p, min_p.
+// How the next token of a sequence is chosen. A value; validated once, at the border
+// (scheduler/rpc). Order of application: logit bias, penalties, min_tokens, temperature, top_k,
+// top_p, min_p.
 
 #include <cstdint>
 #include <optional>
@@ -23,9 +24,11 @@ struct SamplingParams {
   float presence_penalty = 0.0f;    // [-2, 2]; over output tokens
   float frequency_penalty = 0.0f;   // [-2, 2]; over output tokens
   std::vector<std::pair<TokenId, float>> logit_bias;  // by token id, each id once
-  uint32_t min_tokens = 0;              // no stop token before this many output tokens
-  std::vector<TokenId> stop_token_ids;  // includes the model's end tokens unless ignore_eos was asked for
-  std::optional<uint32_t> logprobs;     // top alternatives a token, 0 to kMaxTopLogprobs, of the raw logits
+  uint32_t min_tokens = 0;  // no stop token before this many output tokens
+  std::vector<TokenId>
+      stop_token_ids;  // includes the model's end tokens unless ignore_eos was asked for
+  std::optional<uint32_t>
+      logprobs;  // top alternatives a token, 0 to kMaxTopLogprobs, of the raw logits
 
   // Penalties look at earlier tokens, so the worker needs the sequence's history.
   bool needs_history() const {

@@ -1,17 +1,17 @@
 #pragma once
 
-// The two status macros. Debian's Abseil has neither, and each is one line of control flow that would otherwise be written
-// at every call that can fail.
+// The two status macros. Debian's Abseil has neither, and each is one line of control flow that
+// would otherwise be written at every call that can fail.
 
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-#define OCTAVO_RETURN_IF_ERROR(expression)                 \
-  do {                                                     \
-    ::absl::Status octavo_status_ = (expression);          \
-    if (!octavo_status_.ok()) return octavo_status_;       \
+#define OCTAVO_RETURN_IF_ERROR(expression)           \
+  do {                                               \
+    ::absl::Status octavo_status_ = (expression);    \
+    if (!octavo_status_.ok()) return octavo_status_; \
   } while (false)
 
 #define OCTAVO_STATUS_CONCAT_INNER_(a, b) a##b

@@ -1,10 +1,11 @@
 #pragma once
 
-// What one step of one replica does, as a value: comparable, printable, replayable. Made by the engine (scheduler/core), carried by
-// proto/octavo/v1/step.proto, applied exactly once by every rank (worker/exec).
+// What one step of one replica does, as a value: comparable, printable, replayable. Made by the
+// engine (scheduler/core), carried by proto/octavo/v1/step.proto, applied exactly once by every
+// rank (worker/exec).
 //
-// Variable-length parts are flat arrays with counts in the rows, so that a plan for thousands of sequences costs a handful of
-// allocations and encodes straight into packed columns.
+// Variable-length parts are flat arrays with counts in the rows, so that a plan for thousands of
+// sequences costs a handful of allocations and encodes straight into packed columns.
 
 #include <cstdint>
 #include <vector>
@@ -20,7 +21,8 @@ struct SequenceStart {
   uint64_t seed = 0;  // draws depend on (seed, absolute position) alone
   uint32_t prompt_token_count = 0;
   SamplingParams sampling;
-  // Every token known so far (prompt, then output), only when sampling.needs_history() or the rows will score inputs; else empty.
+  // Every token known so far (prompt, then output), only when sampling.needs_history() or the rows
+  // will score inputs; else empty.
   std::vector<TokenId> history;
 
   friend bool operator==(const SequenceStart&, const SequenceStart&) = default;
@@ -32,15 +34,17 @@ struct PlanRow {
   uint32_t first_position = 0;
   uint32_t token_count = 0;  // >= 1
   bool samples = false;      // choose the token at position first_position + token_count
-  // The last input token is the one this worker sampled in the step before (it is not in `token_ids`): the step was planned while
-  // that one was in flight.
+  // The last input token is the one this worker sampled in the step before (it is not in
+  // `token_ids`): the step was planned while that one was in flight.
   bool feeds_sampled = false;
-  bool scores = false;  // also return log-probabilities of the known tokens that follow each input (prompt log-probabilities)
+  bool scores = false;  // also return log-probabilities of the known tokens that follow each input
+                        // (prompt log-probabilities)
 
   friend bool operator==(const PlanRow&, const PlanRow&) = default;
 };
 
-// First `token_count` slots of `source` are copied to `destination`. All reads of a plan's copies precede all its writes.
+// First `token_count` slots of `source` are copied to `destination`. All reads of a plan's copies
+// precede all its writes.
 struct BlockCopy {
   BlockId source;
   BlockId destination;
@@ -58,19 +62,22 @@ struct TableEntryChange {
   friend bool operator==(const TableEntryChange&, const TableEntryChange&) = default;
 };
 
-// The change of one layer group's block tables in this step, and what they must add up to afterwards.
+// The change of one layer group's block tables in this step, and what they must add up to
+// afterwards.
 struct LayerGroupChange {
   LayerGroup layer_group;
   std::vector<uint32_t> new_block_counts;  // [row_count]: blocks appended to the row's table
   std::vector<BlockId> new_blocks;         // row after row
   std::vector<TableEntryChange> entry_changes;
   std::vector<BlockCopy> copies;
-  uint64_t digest = 0;  // of all tables after starts, releases, appends and entry changes (common/table_digest.h)
+  uint64_t digest =
+      0;  // of all tables after starts, releases, appends and entry changes (common/table_digest.h)
 
   friend bool operator==(const LayerGroupChange&, const LayerGroupChange&) = default;
 };
 
-// Order of application: (1) resets_state, (2) releases, (3) starts, (4) table changes and digest check, (5) copies, (6) rows.
+// Order of application: (1) resets_state, (2) releases, (3) starts, (4) table changes and digest
+// check, (5) copies, (6) rows.
 struct StepPlan {
   ReplicaId replica_id;
   Epoch epoch;

@@ -44,7 +44,8 @@ struct StepResult {
   std::vector<TokenOutcome> sampled;
   std::vector<TokenOutcome> scored;
   std::vector<TokenLogprob> top;  // alternatives of `sampled`, then of `scored`, row after row
-  // Sequences whose logits were not finite: they produce nothing and end with an error of their own.
+  // Sequences whose logits were not finite: they produce nothing and end with an error of their
+  // own.
   std::vector<SequenceId> failed;
   StepTimings timings;
 

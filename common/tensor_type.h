@@ -1,7 +1,8 @@
 #pragma once
 
-// Element types of stored weight tensors, with their block geometry. Values follow the GGUF specification
-// (ggml/docs/gguf.md), so that a file's type number casts directly after IsKnownTensorType.
+// Element types of stored weight tensors, with their block geometry. Values follow the GGUF
+// specification (ggml/docs/gguf.md), so that a file's type number casts directly after
+// IsKnownTensorType.
 
 #include <cstddef>
 #include <cstdint>
@@ -23,7 +24,7 @@ enum class TensorType : uint32_t {
 };
 
 struct TensorTypeTraits {
-  const char* name;        // as GGUF tools print it: "Q4_1"
+  const char* name;         // as GGUF tools print it: "Q4_1"
   uint32_t block_elements;  // elements a block holds along the row
   uint32_t block_bytes;
 };
@@ -48,17 +49,28 @@ constexpr bool IsKnownTensorType(uint32_t value) {
 
 constexpr TensorTypeTraits TraitsOf(TensorType type) {
   switch (type) {
-    case TensorType::kF32: return {"F32", 1, 4};
-    case TensorType::kF16: return {"F16", 1, 2};
-    case TensorType::kBF16: return {"BF16", 1, 2};
-    case TensorType::kQ4_0: return {"Q4_0", 32, 18};
-    case TensorType::kQ4_1: return {"Q4_1", 32, 20};
-    case TensorType::kQ5_0: return {"Q5_0", 32, 22};
-    case TensorType::kQ5_1: return {"Q5_1", 32, 24};
-    case TensorType::kQ8_0: return {"Q8_0", 32, 34};
-    case TensorType::kQ4_K: return {"Q4_K", 256, 144};
-    case TensorType::kQ5_K: return {"Q5_K", 256, 176};
-    case TensorType::kQ6_K: return {"Q6_K", 256, 210};
+    case TensorType::kF32:
+      return {"F32", 1, 4};
+    case TensorType::kF16:
+      return {"F16", 1, 2};
+    case TensorType::kBF16:
+      return {"BF16", 1, 2};
+    case TensorType::kQ4_0:
+      return {"Q4_0", 32, 18};
+    case TensorType::kQ4_1:
+      return {"Q4_1", 32, 20};
+    case TensorType::kQ5_0:
+      return {"Q5_0", 32, 22};
+    case TensorType::kQ5_1:
+      return {"Q5_1", 32, 24};
+    case TensorType::kQ8_0:
+      return {"Q8_0", 32, 34};
+    case TensorType::kQ4_K:
+      return {"Q4_K", 256, 144};
+    case TensorType::kQ5_K:
+      return {"Q5_K", 256, 176};
+    case TensorType::kQ6_K:
+      return {"Q6_K", 256, 210};
   }
   return {"?", 1, 0};
 }

@@ -168,7 +168,9 @@ class GgufFile {
   ~GgufFile();
 
   uint32_t version() const { return version_; }
-  bool is_mapped() const { return mapping_ != nullptr; }  // opened, not parsed: pages that are dropped are read again from the file
+  bool is_mapped() const {
+    return mapping_ != nullptr;
+  }  // opened, not parsed: pages that are dropped are read again from the file
   uint64_t alignment() const { return alignment_; }
   uint64_t file_bytes() const { return bytes_.size(); }
   uint64_t data_offset() const {

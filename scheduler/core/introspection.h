@@ -89,7 +89,7 @@ struct RequestRecord {
   uint32_t computed_token_count = 0;  // KV written, as far as results confirm it
   uint32_t planned_token_count = 0;   // and what steps in flight will have written
   uint32_t cached_token_count = 0;    // found in the prefix index at the first admission
-  uint32_t block_count = 0;  // in its table; when it ended, those it held last
+  uint32_t block_count = 0;           // in its table; when it ended, those it held last
   uint32_t preemption_count = 0;
   uint64_t seed = 0;
   absl::Time submitted;

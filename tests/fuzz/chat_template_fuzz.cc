@@ -1,7 +1,8 @@
-// Parses and renders whatever template libFuzzer thinks of over one conversation with tools. Must never
-// crash, hang, leak or exhaust the stack. To run it:
+// Parses and renders whatever template libFuzzer thinks of over one conversation with tools. Must
+// never crash, hang, leak or exhaust the stack. To run it:
 //   cmake --preset fuzz && ninja -C build-fuzz chat_template_fuzz
-//   build-fuzz/fuzz/chat_template_fuzz -dict=tests/fuzz/chat_template.dict NEW tests/fuzz/corpus/chat_template
+//   build-fuzz/fuzz/chat_template_fuzz -dict=tests/fuzz/chat_template.dict NEW
+//   tests/fuzz/corpus/chat_template
 
 #include <cstddef>
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Reads the models that tools/reference/make_model.py wrote into the build folder: files of the gguf package's own writer, in every
-// tensor type and with every RoPE scaling.
+// Reads the models that tools/reference/make_model.py wrote into the build folder: files of the
+// gguf package's own writer, in every tensor type and with every RoPE scaling.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
