@@ -12,10 +12,10 @@
 namespace octavo::jinja {
 namespace {
 
-bool IsDigit(char c) { return absl::ascii_isdigit(static_cast<unsigned char>(c)); }
+bool IsAsciiDigit(char c) { return absl::ascii_isdigit(static_cast<unsigned char>(c)); }
 
 int DigitValue(char c) {
-  if (IsDigit(c)) return c - '0';
+  if (IsAsciiDigit(c)) return c - '0';
   if (absl::ascii_isalpha(static_cast<unsigned char>(c))) return absl::ascii_tolower(c) - 'a' + 10;
   return 36;
 }
@@ -36,11 +36,11 @@ bool TakeSign(absl::string_view* text) {
 bool TakeDigits(absl::string_view* text, std::string* out) {
   const size_t before = out->size();
   while (!text->empty()) {
-    if (IsDigit(text->front())) {
+    if (IsAsciiDigit(text->front())) {
       out->push_back(text->front());
       text->remove_prefix(1);
     } else if (text->front() == '_' && out->size() > before && text->size() > 1 &&
-               IsDigit((*text)[1])) {
+               IsAsciiDigit((*text)[1])) {
       text->remove_prefix(1);
     } else {
       break;

@@ -20,7 +20,7 @@
 namespace octavo::wire {
 namespace {
 
-constexpr char kUnixScheme[] = "unix:";
+constexpr char kUnixAddress[] = "unix:";
 // The client's half of the greeting: preface and an empty SETTINGS frame.
 constexpr char kGreeting[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0";
 constexpr size_t kFrameHeaderBytes = 9;
@@ -54,8 +54,8 @@ absl::Status Error(const char* call, const std::string& address) {
 
 absl::StatusOr<SocketAddress> Resolve(const std::string& address) {
   SocketAddress result;
-  if (absl::StartsWith(address, kUnixScheme)) {
-    const std::string path = address.substr(sizeof(kUnixScheme) - 1);
+  if (absl::StartsWith(address, kUnixAddress)) {
+    const std::string path = address.substr(sizeof(kUnixAddress) - 1);
     auto* local = reinterpret_cast<sockaddr_un*>(&result.storage);
     if (path.size() >= sizeof(local->sun_path))
       return absl::InvalidArgumentError("socket path too long: " + path);
