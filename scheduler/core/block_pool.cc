@@ -64,14 +64,16 @@ void BlockPool::AddReference(BlockId id) {
     queue_.Remove(id);
     --cached_count_;
   }
-  ++block.references;
+  shared_count_ += ++block.references == 2;
 }
 
 void BlockPool::Release(std::span<const BlockId> blocks) {
   for (const BlockId id : blocks) {
     Block& block = blocks_[id.value()];
     CHECK_GT(block.references, 0u) << "block " << id << " is released more often than it was taken";
-    if (--block.references == 0 && block.has_prefix) {
+    --block.references;
+    shared_count_ -= block.references == 1;
+    if (block.references == 0 && block.has_prefix) {
       queue_.PushBack(id);
       ++cached_count_;
     }
@@ -96,11 +98,13 @@ void BlockPool::ClearPrefixes() {
 absl::Status BlockPool::CheckInvariants() const {
   uint32_t held = 0;
   uint32_t cached = 0;
+  uint32_t shared = 0;
   for (uint32_t i = 0; i < capacity(); ++i) {
     const BlockId id(i);
     const bool is_held = state(id) == BlockState::kHeld;
     held += is_held;
     cached += state(id) == BlockState::kCached;
+    shared += reference_count(id) > 1;
     if (queue_.Contains(id) == is_held) {
       return absl::InternalError(absl::StrCat("block ", i, " has reference count ",
                                               reference_count(id), " and is ",
@@ -112,10 +116,12 @@ absl::Status BlockPool::CheckInvariants() const {
        id = queue_.Next(id)) {
     ++walked;
   }
-  if (walked != queue_.size() || held != held_count() || cached != cached_count_) {
-    return absl::InternalError(absl::StrCat(
-        "pool counts disagree: queue ", queue_.size(), " (walked ", walked, "), held ",
-        held_count(), " (counted ", held, "), cached ", cached_count_, " (counted ", cached, ")"));
+  if (walked != queue_.size() || held != held_count() || cached != cached_count_ ||
+      shared != shared_count_) {
+    return absl::InternalError(
+        absl::StrCat("pool counts disagree: queue ", queue_.size(), " (walked ", walked, "), held ",
+                     held_count(), " (counted ", held, "), cached ", cached_count_, " (counted ",
+                     cached, "), shared ", shared_count_, " (counted ", shared, ")"));
   }
   return absl::OkStatus();
 }

@@ -63,6 +63,8 @@ class BlockPool {
   uint32_t free_count() const { return queue_.size() - cached_count_; }
   uint32_t cached_count() const { return cached_count_; }
   uint32_t held_count() const { return capacity() - queue_.size(); }
+  // Of the held blocks, those with more than one holder.
+  uint32_t shared_count() const { return shared_count_; }
   // Blocks that can be taken: free and cached.
   uint32_t available_count() const { return queue_.size(); }
 
@@ -106,6 +108,7 @@ class BlockPool {
   std::vector<Block> blocks_;  // [capacity]
   FreeQueue queue_;
   uint32_t cached_count_ = 0;
+  uint32_t shared_count_ = 0;
 };
 
 }  // namespace octavo

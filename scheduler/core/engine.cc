@@ -168,6 +168,7 @@ void Engine::On(const PauseRequest& event, absl::Time, Actions&) {
     return;
   }
   Sequence& sequence = sequences_[request->sequence];
+  ++paused_count_;
   if (sequence.is_running()) {
     Move(sequence, SequenceState::kPausedRunning);
   } else {
@@ -183,6 +184,7 @@ void Engine::On(const ResumeRequest& event, absl::Time, Actions&) {
     return;
   }
   Sequence& sequence = sequences_[request->sequence];
+  --paused_count_;
   if (sequence.is_running()) {
     Move(sequence, SequenceState::kRunning);
   } else {
@@ -212,6 +214,7 @@ void Engine::ExpireDeadlines(absl::Time now, Actions& actions) {
 void Engine::Finish(SequenceSlot slot, Ending ending, absl::Time now, Actions& actions) {
   Sequence& sequence = sequences_[slot];
   Request& request = *sequence.request;
+  paused_count_ -= sequence.is_paused();
   RequestRecord record = MakeRecord(request);  // with the blocks it held to the end
   if (sequence.is_running()) {
     Vacate(slot);

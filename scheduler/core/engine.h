@@ -151,6 +151,7 @@ class Engine {
   SequenceStore sequences_;
   RequestQueue queue_;
   uint32_t waiting_count_ = 0;   // in the queue or paused outside it
+  uint32_t paused_count_ = 0;    // waiting or running
   uint64_t waiting_tokens_ = 0;  // prompt tokens of those
   uint64_t last_arrival_ = 0;
   SequenceId last_sequence_id_;

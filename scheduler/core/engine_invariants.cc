@@ -114,6 +114,7 @@ absl::Status Engine::CheckInvariants() const {
   uint32_t waiting = 0;
   uint32_t queued = 0;
   uint32_t running = 0;
+  uint32_t paused = 0;
   uint64_t waiting_tokens = 0;
   size_t deadlines = 0;
   size_t names = 0;
@@ -121,6 +122,7 @@ absl::Status Engine::CheckInvariants() const {
     OCTAVO_RETURN_IF_ERROR(CheckSequence(*request));
     const Sequence& sequence = sequences_[request->sequence];
     running += sequence.is_running();
+    paused += sequence.is_paused();
     if (!sequence.is_running()) {
       ++waiting;
       waiting_tokens += sequence.prompt_token_count;
@@ -133,6 +135,7 @@ absl::Status Engine::CheckInvariants() const {
     return Differs("sequences", sequences_.size(), requests_.size());
   }
   if (waiting != waiting_count_) return Differs("waiting requests", waiting_count_, waiting);
+  if (paused != paused_count_) return Differs("paused requests", paused_count_, paused);
   if (waiting_tokens != waiting_tokens_) {
     return Differs("waiting tokens", waiting_tokens_, waiting_tokens);
   }

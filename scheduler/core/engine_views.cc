@@ -24,10 +24,8 @@ SchedulerState Engine::State() const {
   SchedulerState state{.draining = draining_,
                        .waiting_requests = waiting_count_,
                        .waiting_tokens = waiting_tokens_,
+                       .paused_sequences = paused_count_,
                        .counters = Counters()};
-  for (const auto& [id, request] : requests_) {
-    state.paused_sequences += sequences_[request->sequence].is_paused();
-  }
   if (!replica_) return state;
   const KvLedger& ledger = replica_->ledger;
   state.replica_id = replica_->id;
@@ -41,6 +39,7 @@ SchedulerState Engine::State() const {
   state.free_blocks = ledger.pool().free_count();
   state.cached_blocks = ledger.pool().cached_count();
   state.held_blocks = ledger.pool().held_count();
+  state.shared_blocks = ledger.pool().shared_count();
   state.returning_blocks = ledger.returning_count();
   state.promised_blocks = replica_->promised_blocks;
   state.running_sequences = static_cast<uint32_t>(replica_->running.size());

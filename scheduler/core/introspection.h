@@ -64,6 +64,7 @@ struct SchedulerState {
   uint32_t free_blocks = 0;
   uint32_t cached_blocks = 0;
   uint32_t held_blocks = 0;
+  uint32_t shared_blocks = 0;      // of the held: in more than one table
   uint32_t returning_blocks = 0;   // of the held: given back, but a step in flight still uses them
   uint32_t promised_blocks = 0;    // not yet taken by prompts that were admitted
   uint32_t running_sequences = 0;  // paused ones included

@@ -153,14 +153,17 @@ grpc::ServerUnaryReactor* AdminService::ListBlocks(grpc::CallbackServerContext* 
                                 "page_token is not one that a previous response gave");
     }
     const auto wanted = DecodeBlockState(request->state());
-    for (const BlockRecord& block :
-         loop_->engine().ListBlocks(static_cast<uint32_t>(start), state.capacity_blocks)) {
-      if (wanted && block.state != *wanted) continue;
-      if (response->blocks_size() == static_cast<int>(page_size)) {
-        response->set_next_page_token(absl::StrCat(block.block.value()));
-        break;
+    // A page's worth at a time: a page of a large pool does not list the rest of it.
+    for (uint64_t first = start; first < state.capacity_blocks; first += page_size) {
+      for (const BlockRecord& block :
+           loop_->engine().ListBlocks(static_cast<uint32_t>(first), page_size)) {
+        if (wanted && block.state != *wanted) continue;
+        if (response->blocks_size() == static_cast<int>(page_size)) {
+          response->set_next_page_token(absl::StrCat(block.block.value()));
+          return absl::OkStatus();
+        }
+        EncodeBlock(block, state.last_completed_step, *response->add_blocks());
       }
-      EncodeBlock(block, state.last_completed_step, *response->add_blocks());
     }
     return absl::OkStatus();
   });

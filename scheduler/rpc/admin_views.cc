@@ -34,14 +34,6 @@ v1::RequestState EncodeRequestState(const RequestRecord& record) {
   return v1::REQUEST_STATE_UNSPECIFIED;
 }
 
-// Held blocks in more than one table.
-uint32_t CountShared(const Engine& engine, uint32_t capacity) {
-  uint32_t shared = 0;
-  for (const BlockRecord& block : engine.ListBlocks(0, capacity))
-    shared += block.reference_count > 1;
-  return shared;
-}
-
 }  // namespace
 
 void EncodeState(const Loop& loop, v1::GetSchedulerStateResponse& message) {
@@ -66,10 +58,11 @@ void EncodeState(const Loop& loop, v1::GetSchedulerStateResponse& message) {
   pool.set_free_blocks(state.free_blocks);
   pool.set_cached_blocks(state.cached_blocks);
   pool.set_held_blocks(state.held_blocks);
-  pool.set_shared_blocks(CountShared(loop.engine(), state.capacity_blocks));
+  pool.set_shared_blocks(state.shared_blocks);
   uint64_t held_tokens = 0;
-  for (const RequestRecord& record : loop.engine().ListRequests(0, UINT32_MAX)) {
-    if (record.block_count > 0) held_tokens += record.computed_token_count;
+  // Running requests are listed first, and only they hold blocks.
+  for (const RequestRecord& record : loop.engine().ListRequests(0, state.running_sequences)) {
+    held_tokens += record.computed_token_count;
   }
   pool.set_held_tokens(held_tokens);
   message.set_waiting_requests(state.waiting_requests);
