@@ -5,7 +5,6 @@
 // listened on); 3 out of descriptors, a listener accepts no more (restart it); 4 ended by a second
 // signal before the drain was over.
 
-#include <pthread.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -26,6 +25,7 @@
 #include "common/clock.h"
 #include "common/flags.h"
 #include "common/ready_file.h"
+#include "common/signals.h"
 #include "common/status.h"
 #include "common/wire/health_service.h"
 #include "common/wire/listener_probe.h"
@@ -55,17 +55,6 @@ constexpr char kAbout[] =
     "octavo-scheduler serves a language model from a paged KV cache. It computes nothing itself: "
     "start octavo-worker with the same "
     "--model and this scheduler's address.";
-
-// Blocks SIGINT and SIGTERM for all threads to come. Call before any thread starts.
-sigset_t BlockSignals() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGINT);
-  sigaddset(&signals, SIGTERM);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  signal(SIGPIPE, SIG_IGN);
-  return signals;
-}
 
 // Notifies at the first signal and ends the process at the second.
 void WatchSignals(const sigset_t& signals, absl::Notification* first) {
@@ -266,7 +255,7 @@ int Main(int argc, char** argv) {
     return kExitBadConfiguration;
   }
   if (config->exit_with_parent) prctl(PR_SET_PDEATHSIG, SIGTERM);
-  const sigset_t signals = BlockSignals();
+  const sigset_t signals = BlockTerminationSignals();
   absl::Notification signalled;
   WatchSignals(signals, &signalled);
   const absl::StatusOr<uint64_t> descriptors = wire::RaiseDescriptorLimit();

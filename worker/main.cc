@@ -15,6 +15,7 @@
 #include "common/clock.h"
 #include "common/flags.h"
 #include "common/ready_file.h"
+#include "common/signals.h"
 #include "common/wire/health_service.h"
 #include "common/wire/rpc_server.h"
 #include "glog/logging.h"
@@ -91,13 +92,7 @@ int Main(int argc, char** argv) {
   }
   if (absl::GetFlag(FLAGS_exit_with_parent)) prctl(PR_SET_PDEATHSIG, SIGTERM);
 
-  // Blocked before any thread exists, so that only sigwait below sees them.
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  signal(SIGPIPE, SIG_IGN);
+  const sigset_t signals = BlockTerminationSignals();
 
   const absl::StatusOr<kernels::Isa> isa = ParseIsa(absl::GetFlag(FLAGS_isa));
   if (!isa.ok()) return Fail(isa.status());
