@@ -136,12 +136,25 @@ void CpuBackend::Embed(Step& base, EmbeddingId table_id, ActivationId x_id) {
       });
 }
 
-void CpuBackend::RmsNorm(Step& step, ActivationId x_id, VectorId weight, float epsilon,
-                         ActivationId y_id, uint32_t rows) {
+void CpuBackend::RmsNorm(Step& step, ActivationId x, VectorId weight, float epsilon, ActivationId y,
+                         uint32_t rows) {
+  RecordRmsNorm(step, /*residual=*/nullptr, x, weight, epsilon, y, rows);
+}
+
+void CpuBackend::AddRmsNorm(Step& step, ActivationId delta_id, ActivationId x, VectorId weight,
+                            float epsilon, ActivationId y, uint32_t rows) {
+  const CpuActivation& delta = memory_.activation(delta_id);
+  CHECK_LE(rows, delta.max_rows);
+  RecordRmsNorm(step, delta.rows(), x, weight, epsilon, y, rows);
+}
+
+void CpuBackend::RecordRmsNorm(Step& step, const float* residual, ActivationId x_id,
+                               VectorId weight, float epsilon, ActivationId y_id, uint32_t rows) {
   const CpuActivation& x = memory_.activation(x_id);
   const CpuActivation& y = memory_.activation(y_id);
   CHECK_LE(rows, std::min(x.max_rows, y.max_rows));
   const kernels::RmsNormArgs args{.x = x.rows(),
+                                  .residual = residual,
                                   .weight = memory_.vector(weight).data(),
                                   .row_count = 1,
                                   .dim = x.columns,
@@ -153,32 +166,7 @@ void CpuBackend::RmsNorm(Step& step, ActivationId x_id, VectorId weight, float e
         row.y = scratch.First(thread);
         for (int64_t i = begin; i < end; ++i) {
           row.x = args.x + i * args.dim;
-          norm(row, {0, 1});
-          writer.Write(row.y, i);
-        }
-      });
-}
-
-void CpuBackend::AddRmsNorm(Step& step, ActivationId delta_id, ActivationId x_id, VectorId weight,
-                            float epsilon, ActivationId y_id, uint32_t rows) {
-  const CpuActivation& x = memory_.activation(x_id);
-  const CpuActivation& y = memory_.activation(y_id);
-  const CpuActivation& delta = memory_.activation(delta_id);
-  CHECK_LE(rows, std::min({x.max_rows, y.max_rows, delta.max_rows}));
-  const kernels::RmsNormArgs args{.x = x.rows(),
-                                  .residual = delta.rows(),
-                                  .weight = memory_.vector(weight).data(),
-                                  .row_count = 1,
-                                  .dim = x.columns,
-                                  .epsilon = epsilon};
-  Cpu(step).commands.Add(
-      rows, [args, writer = WriterOf(y), scratch = ThreadScratch(), norm = kernels_.rms_norm](
-                int64_t begin, int64_t end, uint32_t thread) {
-        kernels::RmsNormArgs row = args;
-        row.y = scratch.First(thread);
-        for (int64_t i = begin; i < end; ++i) {
-          row.x = args.x + i * args.dim;
-          row.residual = args.residual + i * args.dim;
+          if (args.residual != nullptr) row.residual = args.residual + i * args.dim;
           norm(row, {0, 1});
           writer.Write(row.y, i);
         }

@@ -115,6 +115,9 @@ class CpuBackend : public Backend {
     float* Second(uint32_t thread) const { return First(thread) + stride; }
   };
   Scratch ThreadScratch();
+  // RmsNorm, and AddRmsNorm where there is a `residual`: [rows, columns of x], else null.
+  void RecordRmsNorm(Step& step, const float* residual, ActivationId x, VectorId weight,
+                     float epsilon, ActivationId y, uint32_t rows);
 
   kernels::KvRows RowsOf(const CpuStep& step, LayerGroup group) const;
 
