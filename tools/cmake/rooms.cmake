@@ -45,13 +45,22 @@ function(octavo_binary)
 endfunction()
 
 # octavo_test(NAME scheduler_core_test SRCS block_pool_test.cc DEPS scheduler_core [TIMEOUT 120] [LABELS model]
-#             [FIXTURES generated_models] [SEPARATE])   (fixtures are set up in tests/CMakeLists.txt)
+#             [FIXTURES generated_models] [SEPARATE] [SEQUENTIAL] [SANITIZED_FILTER -Slow*])   (fixtures are set up in tests/CMakeLists.txt)
+# SEQUENTIAL: a long test that starts no thread; `tools/dev sanitize tsan` builds it and leaves it out, as it has nothing to find there.
+# SANITIZED_FILTER: the --gtest_filter in builds with a sanitizer.
 # Called from a room's own CMakeLists.txt; the sources lie under tests/unit/<the room's path>/. One binary per room.
 function(octavo_test)
   if(NOT OCTAVO_TESTS)
     return()
   endif()
-  cmake_parse_arguments(ARG "SEPARATE" "NAME;TIMEOUT" "SRCS;DEPS;LABELS;FIXTURES" ${ARGN})
+  cmake_parse_arguments(ARG "SEPARATE;SEQUENTIAL" "NAME;TIMEOUT;SANITIZED_FILTER" "SRCS;DEPS;LABELS;FIXTURES" ${ARGN})
+  if(ARG_SEQUENTIAL)
+    list(APPEND ARG_LABELS sequential)
+  endif()
+  set(filter)
+  if(ARG_SANITIZED_FILTER AND OCTAVO_SANITIZE)
+    set(filter --gtest_filter=${ARG_SANITIZED_FILTER})
+  endif()
   file(RELATIVE_PATH room ${CMAKE_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
   # A folder under tests/ is its own place.
   set(folder ${CMAKE_SOURCE_DIR}/tests/unit/${room})
@@ -73,7 +82,7 @@ function(octavo_test)
     set(ARG_TIMEOUT 120)
   endif()
   add_test(NAME ${ARG_NAME}
-           COMMAND ${ARG_NAME} --gtest_output=xml:${CMAKE_BINARY_DIR}/test_results/${ARG_NAME}.xml)
+           COMMAND ${ARG_NAME} --gtest_output=xml:${CMAKE_BINARY_DIR}/test_results/${ARG_NAME}.xml ${filter})
   set_tests_properties(${ARG_NAME} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}"
                        FIXTURES_REQUIRED "${ARG_FIXTURES}")
 endfunction()
