@@ -262,6 +262,7 @@ int Main(int argc, char** argv) {
   if (!descriptors.ok())
     LOG(WARNING) << "cannot raise the limit of open files: " << descriptors.status();
   wire::EnableIntrospection();
+  wire::SilenceParser();
   absl::StatusOr<std::unique_ptr<Scheduler>> scheduler = Scheduler::Start(*std::move(config));
   if (!scheduler.ok()) {
     LOG(ERROR) << "cannot start: " << scheduler.status().message();

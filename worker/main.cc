@@ -107,6 +107,7 @@ int Main(int argc, char** argv) {
   Lease lease(clock);
   const std::string instance_id = MakeInstanceId();
   wire::EnableIntrospection();
+  wire::SilenceParser();
   wire::HealthService health({v1::WorkerService::service_full_name()});
   WorkerServiceImpl service(**host, instance_id, [&lease] { lease.Renew(); });
   const auto server = wire::RpcServer::Start({absl::GetFlag(FLAGS_listen)}, {&service, &health});

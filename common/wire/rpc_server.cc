@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "google/protobuf/stubs/logging.h"
 #include "grpcpp/ext/channelz_service_plugin.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 
@@ -88,6 +89,8 @@ grpc::ChannelArguments PeerChannelArguments() {
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   return arguments;
 }
+
+void SilenceParser() { google::protobuf::SetLogHandler(nullptr); }
 
 void EnableIntrospection() {
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();

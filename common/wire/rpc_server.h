@@ -51,6 +51,10 @@ grpc::ChannelArguments PeerChannelArguments();
 // Reflection and channelz for every server of this process. Call once, before the first Start.
 void EnableIntrospection();
 
+// protobuf logs a line for every string of a client that is not UTF-8; this ends that, as the
+// client is told and the log is not its to fill.
+void SilenceParser();
+
 // Raises the soft limit of open descriptors to the hard one and returns it. Needed before anything
 // listens: in this gRPC one failed accept (EMFILE) kills a listener for good (CVE-2023-4785).
 absl::StatusOr<uint64_t> RaiseDescriptorLimit();

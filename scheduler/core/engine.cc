@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "common/status_reason.h"
 #include "glog/logging.h"
 
 namespace octavo {
@@ -64,12 +65,20 @@ absl::Status Engine::CheckFits(uint32_t prompt_token_count,
   const uint64_t tokens = uint64_t{prompt_token_count} + max_tokens.value_or(1) - 1;
   const KvLayout& layout = replica_->ledger.layout();
   const uint32_t capacity = replica_->ledger.pool().capacity();
-  if (layout.BlocksFor(tokens) <= capacity) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      "a prompt of ", prompt_token_count, " tokens",
-      max_tokens ? absl::StrCat(" and max_tokens ", *max_tokens) : std::string(), " take ",
-      layout.BlocksFor(tokens), " blocks of ", layout.block_size, " tokens; the whole pool has ",
-      capacity, ": shorten it, or start with a larger --num_blocks"));
+  const uint64_t needed = layout.BlocksFor(tokens);
+  if (needed <= capacity) return absl::OkStatus();
+  return WithReason(
+      absl::FailedPreconditionError(absl::StrCat(
+          "a prompt of ", prompt_token_count, " tokens",
+          max_tokens ? absl::StrCat(" and max_tokens ", *max_tokens) : std::string(), " take ",
+          needed, " blocks of ", layout.block_size, " tokens; the whole pool has ", capacity,
+          ": shorten it, or start with a larger --num_blocks")),
+      "CANNOT_FIT",
+      {{"prompt_tokens", prompt_token_count},
+       {"max_tokens", max_tokens.value_or(1)},
+       {"needed_blocks", needed},
+       {"block_size", layout.block_size},
+       {"pool_blocks", capacity}});
 }
 
 absl::Status Engine::CheckSubmit(const SubmitRequest& event, absl::Time now) const {
@@ -94,14 +103,22 @@ absl::Status Engine::CheckSubmit(const SubmitRequest& event, absl::Time now) con
   }
   OCTAVO_RETURN_IF_ERROR(CheckFits(static_cast<uint32_t>(prompt), event.max_tokens));
   if (waiting_count_ >= options_.max_waiting_requests) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("the queue is full: ", waiting_count_, " requests wait, the limit is ",
-                     options_.max_waiting_requests, "; try again later"));
+    return WithReason(
+        absl::ResourceExhaustedError(
+            absl::StrCat("the queue is full: ", waiting_count_, " requests wait, the limit is ",
+                         options_.max_waiting_requests, "; try again later")),
+        "QUEUE_FULL",
+        {{"waiting_requests", waiting_count_}, {"limit", options_.max_waiting_requests}});
   }
   if (waiting_tokens_ + prompt > options_.max_waiting_tokens) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "the queue is full: ", waiting_tokens_, " prompt tokens wait, ", prompt,
-        " more exceed the limit of ", options_.max_waiting_tokens, "; try again later"));
+    return WithReason(
+        absl::ResourceExhaustedError(absl::StrCat(
+            "the queue is full: ", waiting_tokens_, " prompt tokens wait, ", prompt,
+            " more exceed the limit of ", options_.max_waiting_tokens, "; try again later")),
+        "QUEUE_FULL",
+        {{"waiting_tokens", waiting_tokens_},
+         {"prompt_tokens", prompt},
+         {"limit", options_.max_waiting_tokens}});
   }
   return absl::OkStatus();
 }

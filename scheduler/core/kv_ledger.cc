@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/status_reason.h"
 #include "glog/logging.h"
 
 namespace octavo {
@@ -97,9 +98,11 @@ void KvLedger::CompleteThrough(StepNumber step) {
 
 absl::Status KvLedger::ResetPrefixes() {
   if (pool_.held_count() > 0) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "the prefix cache cannot be reset while ", pool_.held_count(), " of ", pool_.capacity(),
-        " blocks are held; try again when no request runs, or drain first"));
+    return WithReason(
+        absl::FailedPreconditionError(absl::StrCat(
+            "the prefix cache cannot be reset while ", pool_.held_count(), " of ", pool_.capacity(),
+            " blocks are held; try again when no request runs, or drain first")),
+        "BLOCKS_HELD", {{"held_blocks", pool_.held_count()}, {"pool_blocks", pool_.capacity()}});
   }
   index_.Clear();
   pool_.ClearPrefixes();

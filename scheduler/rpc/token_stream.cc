@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "common/status_reason.h"
 #include "common/wire/errors.h"
 #include "glog/logging.h"
 
@@ -46,7 +47,7 @@ const char* ReasonOf(absl::StatusCode code) {
     case absl::StatusCode::kResourceExhausted:
       return "OVERLOADED";
     case absl::StatusCode::kFailedPrecondition:
-      return "CANNOT_FIT";
+      return "FAILED_PRECONDITION";
     case absl::StatusCode::kUnavailable:
       return "NOT_SERVING";
     case absl::StatusCode::kDeadlineExceeded:
@@ -74,6 +75,9 @@ grpc::Status ClientStatus(absl::Status status) {
   const bool retryable = absl::IsUnavailable(status) || absl::IsResourceExhausted(status);
   if (retryable && wire::RetryDelay(status) == absl::ZeroDuration())
     wire::AttachRetryInfo(status, kRetryDelay);
+  if (const auto reason = TakeReason(status)) {
+    wire::AttachErrorInfo(status, reason->reason, reason->numbers);
+  }
   if (!wire::HasErrorInfo(status)) wire::AttachErrorInfo(status, ReasonOf(status.code()), {});
   return wire::ToGrpc(status);
 }
