@@ -59,11 +59,11 @@ def wait_until(condition, what, seconds=START_SECONDS):
 
 
 class Process:
-    """A program of ours, its log in a file; ended by its own id."""
+    """A program of ours (its name in build/bin, or a path), its log in a file; ended by its own id."""
 
     def __init__(self, folder, name, *arguments, **popen):
-        self.name = name
-        self.log = folder / f"{name}-{time.monotonic_ns()}.log"
+        self.name = pathlib.Path(name).name
+        self.log = folder / f"{self.name}-{time.monotonic_ns()}.log"
         with open(self.log, "wb") as log:
             self.popen = subprocess.Popen([str(BUILD / "bin" / name), *map(str, arguments)], stdin=subprocess.DEVNULL,
                                           stdout=log, stderr=subprocess.STDOUT, start_new_session=True, **popen)
@@ -108,10 +108,10 @@ def await_ready(process, ready_file):
 class Server:
     """`octavo serve` on free ports, with stubs to it."""
 
-    def __init__(self, folder, *scheduler_flags, model=MODEL, serve_flags=(), **popen):
+    def __init__(self, folder, *scheduler_flags, model=MODEL, serve_flags=(), program="octavo", **popen):
         self.folder = folder
         ready = folder / f"ready-{time.monotonic_ns()}.json"
-        self.process = Process(folder, "octavo", "serve", "--model", model, "--listen", "127.0.0.1:0", "--metrics_listen",
+        self.process = Process(folder, program, "serve", "--model", model, "--listen", "127.0.0.1:0", "--metrics_listen",
                                "127.0.0.1:0", "--ready_file", ready, *serve_flags, "--", *scheduler_flags, **popen)
         self.connect(await_ready(self.process, ready))
 

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "absl/flags/flag.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/flags.h"
 #include "common/ready_file.h"
@@ -24,6 +25,8 @@ ABSL_FLAG(
     "Model file (GGUF); empty: SmolLM2-135M-Instruct as tools/dev unpacks it into the cache.");
 ABSL_FLAG(std::string, listen, "127.0.0.1:7000",
           "Where clients reach the server: host:port or unix:/path.");
+ABSL_FLAG(std::string, admin_listen, "",
+          "Where operators call (AdminService, FleetService); empty: at --listen.");
 ABSL_FLAG(std::string, metrics_listen, "127.0.0.1:9400",
           "Where Prometheus finds /metrics: host:port.");
 ABSL_FLAG(uint32_t, threads, 0,
@@ -110,6 +113,13 @@ int Serve(const std::vector<std::string>& arguments) {
         << "\n";
     return kExitBadConfiguration;
   }
+  for (const std::string& argument : arguments) {
+    if (absl::StartsWith(argument, "--admin_listen")) {
+      std::cerr << "octavo: --admin_listen is a flag of `octavo serve` itself; give it before the "
+                   "--, as the worker registers there too\n";
+      return kExitBadConfiguration;
+    }
+  }
   const RuntimeFolder runtime;
   if (runtime.path().empty()) {
     std::cerr << "octavo: cannot make a folder for sockets under "
@@ -118,11 +128,21 @@ int Serve(const std::vector<std::string>& arguments) {
   }
   const std::string fleet = absl::StrCat("unix:", (runtime.path() / "fleet.sock").string());
   const fs::path scheduler_ready = runtime.path() / "scheduler.json";
+  // The worker registers where operators call.
+  const std::string admin = absl::GetFlag(FLAGS_admin_listen);
+  const std::string fleet_flag = admin.empty() ? "listen" : "admin_listen";
+  const auto with_fleet = [&](const std::string& flag, const std::string& address) {
+    return flag == fleet_flag ? absl::StrCat(address, ",", fleet) : address;
+  };
   Child scheduler{.name = "scheduler",
                   .arguments = {Sibling("octavo-scheduler"), "--model", model, "--listen",
-                                absl::StrCat(absl::GetFlag(FLAGS_listen), ",", fleet),
+                                with_fleet("listen", absl::GetFlag(FLAGS_listen)),
                                 "--metrics_listen", absl::GetFlag(FLAGS_metrics_listen),
                                 "--exit_with_parent", "--ready_file", scheduler_ready.string()}};
+  if (!admin.empty()) {
+    scheduler.arguments.insert(scheduler.arguments.end(),
+                               {"--admin_listen", with_fleet("admin_listen", admin)});
+  }
   scheduler.arguments.insert(scheduler.arguments.end(), arguments.begin(), arguments.end());
   const Child worker{
       .name = "worker",
@@ -144,7 +164,11 @@ int Serve(const std::vector<std::string>& arguments) {
     if (!IsServing(channel)) return;
     ready = true;
     std::map<std::string, std::string> addresses = ReadAddresses(scheduler_ready, fleet);
+    // A port that was free is ours to keep: after a restart clients find the server where it was.
     for (const auto& [name, value] : addresses) {
+      if (absl::EndsWith(name, "listen")) {
+        supervisor.SetArgument("scheduler", "--" + name, with_fleet(name, value));
+      }
       std::cerr << "octavo: " << name << ": " << value << "\n";
     }
     std::cerr << "octavo: ready. Try `octavo generate --server " << addresses["listen"]

@@ -38,6 +38,15 @@ void Supervisor::BlockSignals() {
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 }
 
+void Supervisor::SetArgument(const std::string& name, const std::string& flag,
+                             const std::string& value) {
+  for (Child& child : children_) {
+    if (child.name != name) continue;
+    const auto found = std::find(child.arguments.begin(), child.arguments.end(), flag);
+    if (found != child.arguments.end() && found + 1 != child.arguments.end()) *(found + 1) = value;
+  }
+}
+
 void Supervisor::Start(Child& child) {
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);

@@ -40,6 +40,10 @@ class Supervisor {
   // Children stop in the order given, each when the one before it has ended.
   explicit Supervisor(std::vector<Child> children) : children_(std::move(children)) {}
 
+  // Gives the argument after `flag` ("--listen") of the child `name` this value, from its next
+  // start on. Without such an argument nothing changes.
+  void SetArgument(const std::string& name, const std::string& flag, const std::string& value);
+
   // Starts every child and returns when all have ended: after SIGTERM or SIGINT (a second one
   // kills), or when a child ends with `fatal_exit_code` (restarting would not help). Returns the
   // exit code for this process. `tick` is called about every 100 ms.

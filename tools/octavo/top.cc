@@ -59,12 +59,12 @@ std::string Draw(const v1::GetSchedulerStateResponse& now,
                         100 * Share(now.prefix_hit_tokens(), now.prefix_query_tokens()),
                         now.prefix_query_tokens());
   for (const v1::PoolState& pool : now.pools()) {
-    absl::StrAppendFormat(&out,
-                          "pool %u.%u     [%s]\n             %u held # (%u shared), %u cached +, "
-                          "%u free . of %u blocks of %u tokens\n",
-                          pool.replica_id(), pool.layer_group(), Bar(pool), pool.held_blocks(),
-                          pool.shared_blocks(), pool.cached_blocks(), pool.free_blocks(),
-                          pool.block_count(), pool.block_size());
+    absl::StrAppendFormat(&out, "pool %u.%u     %u blocks of %u tokens\n             [%s]\n",
+                          pool.replica_id(), pool.layer_group(), pool.block_count(),
+                          pool.block_size(), Bar(pool));
+    absl::StrAppendFormat(&out, "             %u held # (%u shared), %u cached +, %u free .\n",
+                          pool.held_blocks(), pool.shared_blocks(), pool.cached_blocks(),
+                          pool.free_blocks());
   }
   return out;
 }
