@@ -113,7 +113,11 @@ class Server:
         ready = folder / f"ready-{time.monotonic_ns()}.json"
         self.process = Process(folder, program, "serve", "--model", model, "--listen", "127.0.0.1:0", "--metrics_listen",
                                "127.0.0.1:0", "--ready_file", ready, *serve_flags, "--", *scheduler_flags, **popen)
-        self.connect(await_ready(self.process, ready))
+        try:
+            self.connect(await_ready(self.process, ready))
+        except BaseException:
+            self.process.stop()
+            raise
 
     def connect(self, addresses):
         self.addresses = addresses
