@@ -45,18 +45,16 @@ function(octavo_binary)
 endfunction()
 
 # octavo_test(NAME scheduler_core_test SRCS block_pool_test.cc DEPS scheduler_core [TIMEOUT 120] [LABELS model]
-#             [FIXTURES generated_models] [SEPARATE] [SEQUENTIAL] [SANITIZED_FILTER -Slow*])   (fixtures are set up in tests/CMakeLists.txt)
-# SEQUENTIAL: a long test that starts no thread; `tools/dev sanitize tsan` builds it and leaves it out, as it has nothing to find there.
+#             [FIXTURES generated_models] [SEPARATE] [SANITIZED_FILTER -Slow*])   (fixtures are set up in tests/CMakeLists.txt)
+# LABELS: model needs the default model; sequential is long and starts no thread, so that `tools/dev sanitize tsan` builds it and leaves
+# it out, as it has nothing to find there.
 # SANITIZED_FILTER: the --gtest_filter in builds with a sanitizer.
 # Called from a room's own CMakeLists.txt; the sources lie under tests/unit/<the room's path>/. One binary per room.
 function(octavo_test)
   if(NOT OCTAVO_TESTS)
     return()
   endif()
-  cmake_parse_arguments(ARG "SEPARATE;SEQUENTIAL" "NAME;TIMEOUT;SANITIZED_FILTER" "SRCS;DEPS;LABELS;FIXTURES" ${ARGN})
-  if(ARG_SEQUENTIAL)
-    list(APPEND ARG_LABELS sequential)
-  endif()
+  cmake_parse_arguments(ARG "SEPARATE" "NAME;TIMEOUT;SANITIZED_FILTER" "SRCS;DEPS;LABELS;FIXTURES" ${ARGN})
   set(filter)
   if(ARG_SANITIZED_FILTER AND OCTAVO_SANITIZE)
     set(filter --gtest_filter=${ARG_SANITIZED_FILTER})
