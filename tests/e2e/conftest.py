@@ -150,6 +150,14 @@ class Server:
     def state(self):
         return self.admin.GetSchedulerState(admin_service_pb2.GetSchedulerStateRequest())
 
+    def scheduler_pid(self):
+        """Of the scheduler that `octavo serve` runs at the moment; None between two."""
+        for task in pathlib.Path(f"/proc/{self.process.pid}/task").iterdir():
+            for child in (task / "children").read_text().split():
+                if b"octavo-scheduler" in pathlib.Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")[0]:
+                    return int(child)
+        return None
+
     def held_blocks(self):
         return sum(pool.held_blocks for pool in self.state().pools)
 
@@ -206,6 +214,18 @@ class Completion:
     @property
     def last(self):
         return self.chunks[-1]
+
+
+def error_details(error, kind):
+    """The google.rpc details of this kind (BadRequest, ErrorInfo) that came with an error."""
+    from google.rpc import error_details_pb2, status_pb2
+
+    found = []
+    for detail in status_pb2.Status.FromString(dict(error.trailing_metadata())["grpc-status-details-bin"]).details:
+        message = getattr(error_details_pb2, kind)()
+        if detail.Unpack(message):
+            found.append(message)
+    return found
 
 
 @pytest.fixture(scope="module")

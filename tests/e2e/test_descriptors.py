@@ -37,15 +37,6 @@ def open_descriptors(pid):
     return len(list(pathlib.Path(f"/proc/{pid}/fd").iterdir()))
 
 
-def scheduler_of(server):
-    """Process id of the scheduler that `octavo serve` runs at the moment; None between two."""
-    for task in pathlib.Path(f"/proc/{server.process.pid}/task").iterdir():
-        for child in (task / "children").read_text().split():
-            if b"octavo-scheduler" in pathlib.Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")[0]:
-                return int(child)
-    return None
-
-
 def worker_states(server):
     return [worker.state for worker in server.workers()]
 
@@ -133,7 +124,7 @@ def tokens_of(server, seconds):
 def test_a_low_soft_limit_is_raised_and_everything_works(folder):
     server = Server(folder, preexec_fn=limit_soft)
     try:
-        scheduler = scheduler_of(server)
+        scheduler = server.scheduler_pid()
         soft, hard = resource.prlimit(scheduler, resource.RLIMIT_NOFILE)
         assert soft == hard > 2 * FEW
         with idle_connections(server.target, 2 * FEW):
@@ -172,21 +163,18 @@ def test_without_descriptors_open_streams_end_well_and_then_the_process_exits_wi
 
 
 def test_serve_restarts_a_scheduler_that_ran_out_of_descriptors(folder):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        listen = f"127.0.0.1:{probe.getsockname()[1]}"
-    server = Server(folder, *PROBE_OFTEN, "--drain_timeout", "500ms", serve_flags=("--listen", listen))
+    server = Server(folder, *PROBE_OFTEN, "--drain_timeout", "500ms")
     try:
-        first = scheduler_of(server)
+        first = server.scheduler_pid()
         resource.prlimit(first, resource.RLIMIT_NOFILE, (FEW, FEW))  # the next one may have more again
         endless = Reading(server.generate(STORY, sampling={"ignore_eos": True}))
         with used_up_descriptors(server, first):
-            wait_until(lambda: scheduler_of(server) not in (None, first), "the next scheduler", AT_MOST)
+            wait_until(lambda: server.scheduler_pid() not in (None, first), "the next scheduler", AT_MOST)
         log = server.process.text()
         assert f"the scheduler (process {first}) ended with exit code {EXIT_DESCRIPTORS}; starting it again" in log
         wait_until(endless.ended, "the stream to end")
         assert endless.error.code() == grpc.StatusCode.UNAVAILABLE
-        with grpc.insecure_channel(listen, options=[("grpc.use_local_subchannel_pool", 1)]) as fresh:
+        with grpc.insecure_channel(server.target, options=[("grpc.use_local_subchannel_pool", 1)]) as fresh:
             health = health_pb2_grpc.HealthStub(fresh)
 
             def ready():
@@ -199,6 +187,6 @@ def test_serve_restarts_a_scheduler_that_ran_out_of_descriptors(folder):
 
             wait_until(ready, "the next scheduler to serve")
         wait_until(lambda: Completion(server.generate(STORY, max_tokens=4)).error is None, "the client to reconnect")
-        assert scheduler_of(server) != first
+        assert server.scheduler_pid() != first
     finally:
         assert server.stop() == 0, server.process.text()

@@ -5,7 +5,7 @@ import concurrent.futures
 import grpc
 import pytest
 
-from conftest import Completion, Server
+from conftest import Completion, Server, error_details
 from octavo.v1 import admin_service_pb2, generation_service_pb2 as generation
 
 CAPITAL = [("user", "What is the capital of France?")]
@@ -138,14 +138,7 @@ def test_bad_input_names_the_field(server, fields, code, field):
     assert answer.error is not None and answer.error.code() == code, answer.error
     assert not answer.chunks
     if field is not None:
-        from google.rpc import error_details_pb2, status_pb2
-
-        details = dict(answer.error.trailing_metadata())["grpc-status-details-bin"]
-        violations = []
-        for detail in status_pb2.Status.FromString(details).details:
-            message = error_details_pb2.BadRequest()
-            if detail.Unpack(message):
-                violations.extend(message.field_violations)
+        violations = [violation for bad in error_details(answer.error, "BadRequest") for violation in bad.field_violations]
         assert any(violation.field.startswith(field) for violation in violations), violations
         assert field.split(".")[-1].split("[")[0] in answer.error.details()
 
@@ -164,6 +157,10 @@ def test_what_can_never_fit_is_refused_with_the_numbers(folder):
         answer = Completion(server.generate(STORY, max_tokens=200))
         assert answer.error.code() == grpc.StatusCode.FAILED_PRECONDITION
         assert all(number in answer.error.details() for number in ("max_tokens 200", "14 blocks", "has 8"))
+        (info,) = error_details(answer.error, "ErrorInfo")
+        assert info.reason == "CANNOT_FIT"
+        assert info.metadata["pool_blocks"] == "8" and info.metadata["max_tokens"] == "200"
+        assert info.metadata["needed_blocks"] == str(-(-(int(info.metadata["prompt_tokens"]) + 199) // 16))
         alone = Completion(server.generate(STORY, sampling={"ignore_eos": True}))
         assert alone.error is None
         assert alone.last.finish_reason == generation.FINISH_REASON_POOL_EXHAUSTED
