@@ -3,7 +3,6 @@
 #include <vector>
 
 #include "absl/strings/cord.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 
 namespace octavo {
@@ -14,13 +13,16 @@ constexpr char kPayloadUrl[] = "octavo/reason";
 
 }  // namespace
 
-absl::Status WithReason(absl::Status status, absl::string_view reason,
-                        std::initializer_list<std::pair<absl::string_view, uint64_t>> numbers) {
+absl::Status WithReason(
+    absl::Status status, absl::string_view reason,
+    std::initializer_list<std::pair<absl::string_view, absl::AlphaNum>> numbers) {
   std::string text(reason);
   for (const auto& [name, number] : numbers) absl::StrAppend(&text, "\n", name, "=", number);
   status.SetPayload(kPayloadUrl, absl::Cord(text));
   return status;
 }
+
+bool HasReason(const absl::Status& status) { return status.GetPayload(kPayloadUrl).has_value(); }
 
 std::optional<StatusReason> TakeReason(absl::Status& status) {
   const auto payload = status.GetPayload(kPayloadUrl);

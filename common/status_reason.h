@@ -1,7 +1,7 @@
 #pragma once
 
 // Why a status is not OK, for a program: a reason in UPPER_SNAKE and the numbers behind it. Rooms
-// that know no proto attach it; common/wire turns it into a google.rpc.ErrorInfo at the border.
+// that know no proto attach it; wire::ToGrpc turns it into a google.rpc.ErrorInfo.
 //
 // Thread rule: pure functions.
 
@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 
 namespace octavo {
@@ -24,9 +25,12 @@ struct StatusReason {
 };
 
 // Returns `status` with the reason attached. REQUIRES: !status.ok(); names hold neither '=' nor a
-// line break.
-absl::Status WithReason(absl::Status status, absl::string_view reason,
-                        std::initializer_list<std::pair<absl::string_view, uint64_t>> numbers);
+// line break, and numbers no line break.
+absl::Status WithReason(
+    absl::Status status, absl::string_view reason,
+    std::initializer_list<std::pair<absl::string_view, absl::AlphaNum>> numbers);
+
+bool HasReason(const absl::Status& status);
 
 // Takes the reason out of `status`; absent if none was attached.
 std::optional<StatusReason> TakeReason(absl::Status& status);

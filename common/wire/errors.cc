@@ -1,6 +1,7 @@
 #include "common/wire/errors.h"
 
 #include "absl/strings/cord.h"
+#include "common/status_reason.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 
@@ -62,8 +63,11 @@ void AttachErrorInfo(absl::Status& status, absl::string_view reason,
   SetDetail(status, info);
 }
 
-grpc::Status ToGrpc(const absl::Status& status) {
+grpc::Status ToGrpc(absl::Status status) {
   if (status.ok()) return grpc::Status::OK;
+  if (const auto reason = TakeReason(status)) {
+    AttachErrorInfo(status, reason->reason, reason->numbers);
+  }
   google::rpc::Status details;
   details.set_code(static_cast<int>(status.code()));
   details.set_message(std::string(status.message()));
@@ -95,7 +99,7 @@ std::string ErrorMetadata(const absl::Status& status, const std::string& key) {
 }
 
 bool HasErrorInfo(const absl::Status& status) {
-  return status.GetPayload(TypeUrl<google::rpc::ErrorInfo>()).has_value();
+  return HasReason(status) || status.GetPayload(TypeUrl<google::rpc::ErrorInfo>()).has_value();
 }
 
 absl::Duration RetryDelay(const absl::Status& status) {

@@ -31,8 +31,9 @@ void AttachRetryInfo(absl::Status& status, absl::Duration delay);
 void AttachErrorInfo(absl::Status& status, absl::string_view reason,
                      const std::map<std::string, std::string>& metadata);
 
-// Code, message and every attached detail as google.rpc.Status in grpc-status-details-bin.
-grpc::Status ToGrpc(const absl::Status& status);
+// Code, message, a reason (common/status_reason.h) as ErrorInfo, and every attached detail, as
+// google.rpc.Status in grpc-status-details-bin.
+grpc::Status ToGrpc(absl::Status status);
 
 // The reverse; details that are not of google.rpc's known types are kept as payloads all the same.
 absl::Status FromGrpc(const grpc::Status& status);
@@ -40,7 +41,7 @@ absl::Status FromGrpc(const grpc::Status& status);
 // The ErrorInfo of `status`: value of `key` in its metadata, or empty.
 std::string ErrorMetadata(const absl::Status& status, const std::string& key);
 
-// Whether an ErrorInfo is attached.
+// Whether an ErrorInfo is attached, or a reason that becomes one.
 bool HasErrorInfo(const absl::Status& status);
 
 // The delay of an attached RetryInfo, or zero.

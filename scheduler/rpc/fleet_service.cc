@@ -79,14 +79,6 @@ grpc::ServerUnaryReactor* FleetService::RegisterWorker(grpc::CallbackServerConte
   if (!worker.ok()) return AnswerNow(context, worker.status());
   return AnswerOnLoop(context, loop_, [this, worker = *std::move(worker), response] {
     const absl::StatusOr<WorkerState> state = loop_->RegisterWorker(worker);
-    if (absl::IsFailedPrecondition(state.status())) {
-      absl::Status status = state.status();
-      wire::AttachErrorInfo(
-          status, "ANOTHER_MODEL",
-          {{"worker_fingerprint", absl::StrCat(worker.model_fingerprint)},
-           {"served_fingerprint", absl::StrCat(loop_->fleet().options().model_fingerprint)}});
-      return status;
-    }
     if (!state.ok()) return state.status();
     response->set_heartbeat_ms(
         static_cast<uint32_t>(absl::ToInt64Milliseconds(loop_->fleet().options().heartbeat)));

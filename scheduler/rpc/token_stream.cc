@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "common/status_reason.h"
 #include "common/wire/errors.h"
 #include "glog/logging.h"
 
@@ -75,11 +74,8 @@ grpc::Status ClientStatus(absl::Status status) {
   const bool retryable = absl::IsUnavailable(status) || absl::IsResourceExhausted(status);
   if (retryable && wire::RetryDelay(status) == absl::ZeroDuration())
     wire::AttachRetryInfo(status, kRetryDelay);
-  if (const auto reason = TakeReason(status)) {
-    wire::AttachErrorInfo(status, reason->reason, reason->numbers);
-  }
   if (!wire::HasErrorInfo(status)) wire::AttachErrorInfo(status, ReasonOf(status.code()), {});
-  return wire::ToGrpc(status);
+  return wire::ToGrpc(std::move(status));
 }
 
 std::shared_ptr<TokenStream> TokenStream::Create(grpc::CallbackServerContext* context, Loop* loop,

@@ -6,6 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/status_reason.h"
 #include "glog/logging.h"
 
 namespace octavo {
@@ -44,10 +45,13 @@ absl::Status Fleet::CheckDescription(const WorkerDescription& worker) const {
   if (worker.address.empty())
     return absl::InvalidArgumentError("address is empty; give the target of WorkerService");
   if (worker.model_fingerprint != options_.model_fingerprint) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("another model: the worker's file has fingerprint ",
-                     Hex(worker.model_fingerprint), ", the scheduler serves ",
-                     Hex(options_.model_fingerprint), "; start both with the same --model"));
+    return WithReason(absl::FailedPreconditionError(absl::StrCat(
+                          "another model: the worker's file has fingerprint ",
+                          Hex(worker.model_fingerprint), ", the scheduler serves ",
+                          Hex(options_.model_fingerprint), "; start both with the same --model")),
+                      "ANOTHER_MODEL",
+                      {{"worker_fingerprint", worker.model_fingerprint},
+                       {"served_fingerprint", options_.model_fingerprint}});
   }
   const uint32_t block_size = options_.layout.block_size;
   if (block_size < worker.min_block_size || block_size > worker.max_block_size) {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "common/model/utf8.h"
-#include "google/protobuf/stubs/logging.h"
+#include "common/wire/rpc_server.h"
 #include "octavo/v1/generation_service.pb.h"
 #include "scheduler/rpc/validation.h"
 #include "tests/unit/common/model/small_vocabulary.h"
@@ -69,7 +69,7 @@ void CheckSubmission(const Submission& submission) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   using namespace octavo;
   static const ServedModel* const kModel = [] {
-    google::protobuf::SetLogHandler(nullptr);  // a line for each string that is not UTF-8
+    wire::SilenceParser();
     return new ServedModel(MakeModel());
   }();
   v1::GenerateRequest request;

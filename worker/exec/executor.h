@@ -51,10 +51,6 @@ struct ExecutorState {
   friend bool operator==(const ExecutorState&, const ExecutorState&) = default;
 };
 
-// Payloads of a FailedPrecondition that is due to a digest: both values, as "0x%016x".
-constexpr char kWorkerDigestPayload[] = "octavo/worker_digest";
-constexpr char kPlanDigestPayload[] = "octavo/plan_digest";
-
 class Executor {
  public:
   // FailedPrecondition: resynchronise (epoch, step number or digest do not fit). InvalidArgument:

@@ -6,8 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/status.h"
+#include "common/status_reason.h"
 #include "common/table_digest.h"
-#include "worker/exec/executor.h"
 
 namespace octavo {
 namespace {
@@ -298,12 +298,11 @@ absl::Status PlanCheck::CheckDigest(const LayerGroupChange& change, size_t group
   if (digest == change.digest) return absl::OkStatus();
   const std::string mine = absl::StrFormat("0x%016x", digest);
   const std::string theirs = absl::StrFormat("0x%016x", change.digest);
-  absl::Status status = absl::FailedPreconditionError(absl::StrCat(
-      "after step ", plan_.step.value(), " the tables of layer group ", group, " have digest ",
-      mine, "; the plan says ", theirs, ": resynchronise with a plan that resets the state"));
-  status.SetPayload(kWorkerDigestPayload, absl::Cord(mine));
-  status.SetPayload(kPlanDigestPayload, absl::Cord(theirs));
-  return status;
+  return WithReason(
+      absl::FailedPreconditionError(absl::StrCat(
+          "after step ", plan_.step.value(), " the tables of layer group ", group, " have digest ",
+          mine, "; the plan says ", theirs, ": resynchronise with a plan that resets the state")),
+      "DIGEST_MISMATCH", {{"worker_digest", mine}, {"plan_digest", theirs}});
 }
 
 }  // namespace octavo

@@ -1,11 +1,10 @@
 #include "worker/rpc/execute_stream.h"
 
-#include <map>
-#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "common/status_reason.h"
 #include "common/wire/errors.h"
 #include "common/wire/step_codec.h"
 
@@ -15,18 +14,10 @@ namespace {
 // A refusal as the protocol words it: ErrorInfo names epoch and step and, for a digest, both
 // values.
 absl::Status ExplainRefusal(absl::Status status, Epoch epoch, StepNumber step) {
-  std::map<std::string, std::string> metadata = {{"epoch", absl::StrCat(epoch.value())},
-                                                 {"step", absl::StrCat(step.value())}};
-  const char* reason = "PLAN_REFUSED";
-  for (const auto& [url, key] : {std::pair{kWorkerDigestPayload, "worker_digest"},
-                                 std::pair{kPlanDigestPayload, "plan_digest"}}) {
-    if (const auto payload = status.GetPayload(url)) {
-      metadata[key] = std::string(*payload);
-      status.ErasePayload(url);
-      reason = "DIGEST_MISMATCH";
-    }
-  }
-  wire::AttachErrorInfo(status, reason, metadata);
+  StatusReason why = TakeReason(status).value_or(StatusReason{.reason = "PLAN_REFUSED"});
+  why.numbers["epoch"] = absl::StrCat(epoch.value());
+  why.numbers["step"] = absl::StrCat(step.value());
+  wire::AttachErrorInfo(status, why.reason, why.numbers);
   return status;
 }
 

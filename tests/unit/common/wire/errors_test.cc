@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "common/status_reason.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 
@@ -35,6 +36,20 @@ TEST(ErrorsTest, FieldViolationsAddUp) {
   ASSERT_TRUE(details.details(0).UnpackTo(&bad_request));
   EXPECT_EQ(bad_request.field_violations_size(), 2);
   EXPECT_EQ(bad_request.field_violations(1).field(), "beam_width");
+}
+
+TEST(ErrorsTest, AReasonBecomesErrorInfo) {
+  const absl::Status status =
+      WithReason(absl::FailedPreconditionError("too long"), "CANNOT_FIT", {{"pool_blocks", 8}});
+  EXPECT_TRUE(HasErrorInfo(status));
+  google::rpc::Status details;
+  ASSERT_TRUE(details.ParseFromString(ToGrpc(status).error_details()));
+  ASSERT_EQ(details.details_size(), 1);
+  google::rpc::ErrorInfo info;
+  ASSERT_TRUE(details.details(0).UnpackTo(&info));
+  EXPECT_EQ(info.reason(), "CANNOT_FIT");
+  EXPECT_EQ(info.domain(), "octavo");
+  EXPECT_EQ(info.metadata().at("pool_blocks"), "8");
 }
 
 TEST(ErrorsTest, OkStaysOk) {

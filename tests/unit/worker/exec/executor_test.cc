@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "common/status_reason.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/worker/exec/driver.h"
@@ -163,9 +164,11 @@ TEST_F(ExecutorTest, ARefusedPlanChangesNothingAndIsAnsweredAfterTheStepsBeforeI
     order.push_back(2);
     refused.set_value(result.status());
   });
-  const absl::Status status = refused.get_future().get();
+  absl::Status status = refused.get_future().get();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_TRUE(status.GetPayload(kWorkerDigestPayload).has_value());
+  const auto reason = TakeReason(status);
+  ASSERT_TRUE(reason.has_value());
+  EXPECT_TRUE(reason->numbers.contains("worker_digest"));
   EXPECT_EQ(order, (std::vector<int>{1, 2}));
   bad.layer_groups[0].digest ^= 1;
   EXPECT_TRUE(executor_->Execute(bad).ok());

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/status_reason.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/worker/exec/plan_source.h"
-#include "worker/exec/executor.h"
 
 namespace octavo {
 namespace {
@@ -193,10 +193,12 @@ TEST(SequenceTablesTest, ADigestRefusalCarriesBothValues) {
   StepPlan plan = source.Next();
   const uint64_t right = plan.layer_groups[0].digest;
   plan.layer_groups[0].digest = 0x1234;
-  const absl::Status status = Offer(tables, plan).status();
-  EXPECT_EQ(*status.GetPayload(kPlanDigestPayload), "0x0000000000001234");
-  EXPECT_EQ(*status.GetPayload(kWorkerDigestPayload),
-            absl::StrCat("0x", absl::Hex(right, absl::kZeroPad16)));
+  absl::Status status = Offer(tables, plan).status();
+  EXPECT_EQ(
+      TakeReason(status),
+      (StatusReason{"DIGEST_MISMATCH",
+                    {{"plan_digest", "0x0000000000001234"},
+                     {"worker_digest", absl::StrCat("0x", absl::Hex(right, absl::kZeroPad16))}}}));
 }
 
 // Two sequences, 7 (10 tokens computed, the 11th sampled) and 8 (2 tokens computed), and a plan
