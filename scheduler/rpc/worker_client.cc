@@ -33,8 +33,7 @@ class GrpcWorkerClient final : public WorkerClient {
   ~GrpcWorkerClient() override {
     absl::MutexLock lock(&mutex_);
     for (grpc::ClientContext* context : open_calls_) context->TryCancel();
-    mutex_.Await(absl::Condition(
-        +[](std::set<grpc::ClientContext*>* calls) { return calls->empty(); }, &open_calls_));
+    mutex_.Await(absl::Condition(+[](size_t* calls) { return *calls == 0; }, &live_calls_));
   }
 
   void LoadModel(const LoadModelCall& call) override {
@@ -71,11 +70,11 @@ class GrpcWorkerClient final : public WorkerClient {
   }
 
   void OpenStream() override {
-    auto* stream = new Stream(this);  // deletes itself in OnDone
+    auto* stream = new Stream(this);  // deleted in OnDone
     {
       absl::MutexLock lock(&mutex_);
       stream_ = stream;
-      open_calls_.insert(&stream->context);
+      BeginCall(&stream->context);
       stub_->async()->Execute(&stream->context, stream);
       stream->Begin();
     }
@@ -138,8 +137,7 @@ class GrpcWorkerClient final : public WorkerClient {
       }
       client->events_->OnStreamEnded(client->link_,
                                      malformed_.ok() ? wire::FromGrpc(status) : malformed_);
-      client->EndCall(&context);
-      delete this;
+      client->EndCall(this);
     }
 
     grpc::ClientContext context;
@@ -169,26 +167,40 @@ class GrpcWorkerClient final : public WorkerClient {
     call->request = std::move(request);
     call->context.set_deadline(absl::ToChronoTime(absl::Now() + deadline));
     absl::MutexLock lock(&mutex_);
-    open_calls_.insert(&call->context);
+    BeginCall(&call->context);
     (stub_->async()->*method)(&call->context, &call->request, &call->response,
                               [this, call, done](grpc::Status status) {
                                 done(wire::FromGrpc(status), call->response);
-                                EndCall(&call->context);
-                                delete call;
+                                EndCall(call);
                               });
   }
 
-  // The last thing a call does with this object, which may be gone afterwards.
-  void EndCall(grpc::ClientContext* context) {
+  void BeginCall(grpc::ClientContext* context) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    open_calls_.insert(context);
+    ++live_calls_;
+  }
+
+  // Deletes the call; the last thing its callback does with this object, which may be gone
+  // afterwards. The call goes before the destructor is let on: a context holds the channel, and who
+  // drops a process's last channel joins gRPC's callback threads, so it must not be one of them
+  // (gRPC 1.51: a use after free in the thread that joined itself).
+  template <typename T>
+  void EndCall(T* call) {
+    {
+      absl::MutexLock lock(&mutex_);
+      open_calls_.erase(&call->context);
+    }
+    delete call;
     absl::MutexLock lock(&mutex_);
-    open_calls_.erase(context);
+    --live_calls_;
   }
 
   const LinkId link_;
   WorkerEvents* const events_;
   const std::unique_ptr<v1::WorkerService::Stub> stub_;
   absl::Mutex mutex_;
-  std::set<grpc::ClientContext*> open_calls_ ABSL_GUARDED_BY(mutex_);
+  std::set<grpc::ClientContext*> open_calls_ ABSL_GUARDED_BY(mutex_);  // may be cancelled
+  size_t live_calls_ ABSL_GUARDED_BY(mutex_) = 0;                      // not deleted yet
   Stream* stream_ ABSL_GUARDED_BY(mutex_) = nullptr;
 };
 

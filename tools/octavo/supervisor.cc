@@ -82,7 +82,10 @@ void Supervisor::Reap(int fatal_exit_code) {
     if (stopping_) {
       std::cerr << "octavo: the " << child.name << " (process " << pid << ") "
                 << DescribeEnd(status) << "\n";
-      if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) exit_code_ = std::max(exit_code_, 1);
+      // A child that was told to end before it listened for the signal ends by it.
+      const bool told = WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM;
+      if (!told && (!WIFEXITED(status) || WEXITSTATUS(status) != 0))
+        exit_code_ = std::max(exit_code_, 1);
       continue;
     }
     if (WIFEXITED(status) && WEXITSTATUS(status) == fatal_exit_code) {

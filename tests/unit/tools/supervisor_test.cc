@@ -51,6 +51,22 @@ TEST_F(SupervisorTest, StopsChildrenOneAfterTheOtherInOrder) {
   EXPECT_EQ(Lines(), (std::vector<std::string>{"first", "second"}));
 }
 
+TEST_F(SupervisorTest, AChildToldToEndBeforeItIsUpIsNoFailure) {
+  Supervisor supervisor({Shell("early", "exec sleep 1000")});
+  EXPECT_EQ(supervisor.Run(kFatal, [] { kill(getpid(), SIGTERM); }), 0);
+}
+
+TEST_F(SupervisorTest, AChildThatFailsWhileStoppingIsAFailure) {
+  const std::string script = "trap 'exit 5' TERM; echo up >> $1; while :; do sleep 0.01; done";
+  Supervisor supervisor({Shell("failing", script)});
+  bool told = false;
+  EXPECT_EQ(supervisor.Run(kFatal,
+                           [&] {
+                             if (!told && !Lines().empty()) told = kill(getpid(), SIGTERM) == 0;
+                           }),
+            1);
+}
+
 TEST_F(SupervisorTest, AProgramThatIsNotThereEndsTheRest) {
   Supervisor supervisor({Shell("first", "exec sleep 1000"),
                          {.name = "absent", .arguments = {"/nonexistent/program"}}});
