@@ -13,17 +13,20 @@ namespace {
 
 constexpr uint64_t kEmptyState = 0x0C7A70;
 
-// What slot `position` holds: its token after everything before it, which `state` stands for.
-uint64_t SlotValue(TokenId token, uint32_t position, uint64_t state) {
-  return Mix64(Mix64(state ^ static_cast<uint32_t>(token)) ^ position);
+// What slot `position` holds: its token after what the slot before it holds, so after everything
+// before it.
+uint64_t SlotValue(TokenId token, uint32_t position, uint64_t previous_slot) {
+  return Mix64(Mix64(previous_slot ^ static_cast<uint32_t>(token)) ^ position);
 }
-// All slots up to one more.
+// What attention makes of one slot more.
 uint64_t NextState(uint64_t state, uint64_t slot) { return Mix64(state + 3 * slot); }
 
 uint64_t StateAfter(std::span<const TokenId> tokens) {
   uint64_t state = kEmptyState;
+  uint64_t slot = kEmptyState;
   for (uint32_t i = 0; i < tokens.size(); ++i) {
-    state = NextState(state, SlotValue(tokens[i], i, state));
+    slot = SlotValue(tokens[i], i, slot);
+    state = NextState(state, slot);
   }
   return state;
 }
@@ -101,6 +104,30 @@ absl::Status SimulatedWorker::ApplyTables(const StepPlan& plan, Tables& sequence
   return absl::OkStatus();
 }
 
+absl::Status SimulatedWorker::ApplyCopies(std::span<const BlockCopy> copies) {
+  const uint32_t block_size = layout_.block_size;
+  std::vector<uint64_t> before;
+  for (const BlockCopy& copy : copies) {
+    const size_t source = size_t{copy.source.value()} * block_size;
+    const size_t destination = size_t{copy.destination.value()} * block_size;
+    if (copy.token_count < 1 || copy.token_count > block_size || source == destination ||
+        std::max(source, destination) >= slots_.size()) {
+      return absl::InternalError(absl::StrCat("copies ", copy.token_count, " tokens of block ",
+                                              copy.source.value(), " to block ",
+                                              copy.destination.value()));
+    }
+    const auto first = slots_.begin() + static_cast<std::ptrdiff_t>(source);
+    before.insert(before.end(), first, first + copy.token_count);
+  }
+  auto from = before.begin();
+  for (const BlockCopy& copy : copies) {
+    const auto to = slots_.begin() + std::ptrdiff_t{copy.destination.value()} * block_size;
+    std::copy_n(from, copy.token_count, to);
+    from += copy.token_count;
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<StepResult> SimulatedWorker::Apply(const StepPlan& plan) {
   if (plan.epoch != epoch_) return absl::FailedPreconditionError("unknown epoch");
   if (const auto stored = stored_.find(plan.step); stored != stored_.end()) return stored->second;
@@ -113,6 +140,7 @@ absl::StatusOr<StepResult> SimulatedWorker::Apply(const StepPlan& plan) {
   OCTAVO_RETURN_IF_ERROR(ApplyTables(plan, next));
   sequences_ = std::move(next);
   last_step_ = plan.step;
+  OCTAVO_RETURN_IF_ERROR(ApplyCopies(plan.layer_groups[0].copies));
   StepResult result{.replica_id = plan.replica_id, .epoch = plan.epoch, .step = plan.step};
   result.digests = {plan.layer_groups[0].digest};
   std::span<const TokenId> inputs = plan.token_ids;
@@ -145,15 +173,18 @@ absl::Status SimulatedWorker::Compute(const StepPlan& plan, const PlanRow& row,
     tokens.push_back(sequence.sampled);
   }
   uint64_t state = kEmptyState;
-  for (uint32_t i = 0; i < row.first_position; ++i) state = NextState(state, Slot(sequence, i));
+  uint64_t previous = kEmptyState;
+  for (uint32_t i = 0; i < row.first_position; ++i) {
+    previous = Slot(sequence, i);
+    state = NextState(state, previous);
+  }
   for (uint32_t i = 0; i < row.token_count; ++i) {
     const uint32_t position = row.first_position + i;
     if (sequence.needs_history && sequence.history.at(position) != tokens[i]) {
       return fault("history differs from the tokens");
     }
-    uint64_t& slot = Slot(sequence, position);
-    slot = SlotValue(tokens[i], position, state);
-    state = NextState(state, slot);
+    previous = Slot(sequence, position) = SlotValue(tokens[i], position, previous);
+    state = NextState(state, previous);
     if (row.scores && position + 1 < sequence.history.size()) {
       const TokenId known = sequence.history[position + 1];
       result.scored.push_back({row.sequence_id, position + 1, known, Score(state, known), 1});

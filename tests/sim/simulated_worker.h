@@ -1,13 +1,14 @@
 #pragma once
 
 // A worker made of hashes, that catches every paging error. A KV slot holds a hash of its token,
-// its position and everything before it in the sequence; a row reads back all slots of its sequence
-// through the block table that plans built up, and what it samples is a hash of what it read. So a
-// block that is stale, shared wrongly, freed early or overwritten changes the token, and the stream
-// differs from the one the request alone would have produced (ExpectedTokens).
+// its position and the slot before it; a row reads back all slots of its sequence through the block
+// table that plans built up, and what it samples is a hash of what it read. So a block that is
+// stale, shared wrongly, freed early, overwritten or copied wrongly changes the token, and the
+// stream differs from the one the request alone would have produced (ExpectedToken).
 //
-// It keeps the protocol: tables from deltas, the digest checked before anything is changed, a plan
-// applied once and a repeated step number answered from the stored result.
+// It keeps the protocol: tables from deltas, the digest checked before anything is changed, copies
+// after the tables and before the rows with all reads before all writes, a plan applied once and a
+// repeated step number answered from the stored result.
 
 #include <cstdint>
 #include <map>
@@ -51,6 +52,7 @@ class SimulatedWorker {
   using Tables = std::map<SequenceId, Sequence>;
 
   absl::Status ApplyTables(const StepPlan& plan, Tables& sequences) const;
+  absl::Status ApplyCopies(std::span<const BlockCopy> copies);
   absl::Status Compute(const StepPlan& plan, const PlanRow& row, std::span<const TokenId>& inputs,
                        StepResult& result);
   uint64_t& Slot(const Sequence& sequence, uint32_t position);
