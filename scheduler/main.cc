@@ -27,6 +27,7 @@
 #include "common/ready_file.h"
 #include "common/signals.h"
 #include "common/status.h"
+#include "common/status_reason.h"
 #include "common/wire/health_service.h"
 #include "common/wire/listener_probe.h"
 #include "common/wire/rpc_server.h"
@@ -95,8 +96,9 @@ void Drain(Loop& loop, absl::Duration timeout) {
   loop.BeginDrain([idle] { idle->Notify(); });
   if (idle->WaitForNotificationWithTimeout(timeout)) return;
   LOG(WARNING) << "requests still run after --drain_timeout; ending them";
-  const absl::Status asked =
-      loop.Call([&loop] { loop.EndAll(absl::UnavailableError("the scheduler shuts down")); });
+  const absl::Status asked = loop.Call([&loop] {
+    loop.EndAll(WithReason(absl::UnavailableError("the scheduler shuts down"), "SHUTTING_DOWN"));
+  });
   if (!asked.ok()) LOG(ERROR) << "cannot end the remaining requests: " << asked;
   idle->WaitForNotificationWithTimeout(kAbortTimeout);
 }

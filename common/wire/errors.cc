@@ -1,6 +1,12 @@
 #include "common/wire/errors.h"
 
+#include <cstdint>
+#include <string>
+#include <utility>
+
 #include "absl/strings/cord.h"
+#include "absl/strings/match.h"
+#include "absl/time/time.h"
 #include "common/status_reason.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
@@ -9,6 +15,7 @@ namespace octavo::wire {
 namespace {
 
 constexpr char kTypeUrlPrefix[] = "type.googleapis.com/";
+constexpr char kDomain[] = "octavo";
 
 template <typename Message>
 std::string TypeUrl() {
@@ -30,10 +37,43 @@ void SetDetail(absl::Status& status, const Message& message) {
   status.SetPayload(TypeUrl<Message>(), absl::Cord(message.SerializeAsString()));
 }
 
+google::rpc::ErrorInfo EncodeReason(const StatusReason& reason) {
+  google::rpc::ErrorInfo info;
+  info.set_reason(reason.reason);
+  info.set_domain(kDomain);
+  info.mutable_metadata()->insert(reason.numbers.begin(), reason.numbers.end());
+  return info;
+}
+
+google::rpc::RetryInfo EncodeDelay(absl::Duration delay) {
+  google::rpc::RetryInfo info;
+  info.mutable_retry_delay()->set_seconds(absl::IDivDuration(delay, absl::Seconds(1), &delay));
+  info.mutable_retry_delay()->set_nanos(static_cast<int32_t>(absl::ToInt64Nanoseconds(delay)));
+  return info;
+}
+
+// Attaches the reason or the retry delay that `any` holds; false when it is another detail.
+bool DecodeReason(const google::protobuf::Any& any, absl::Status& status) {
+  google::rpc::ErrorInfo info;
+  if (any.UnpackTo(&info) && info.domain() == kDomain && !info.reason().empty()) {
+    status = WithReason(std::move(status),
+                        {info.reason(), {info.metadata().begin(), info.metadata().end()}});
+    return true;
+  }
+  google::rpc::RetryInfo retry;
+  if (!any.UnpackTo(&retry)) return false;
+  const absl::Duration delay =
+      absl::Seconds(retry.retry_delay().seconds()) + absl::Nanoseconds(retry.retry_delay().nanos());
+  if (delay <= absl::ZeroDuration()) return false;
+  status = WithRetryDelay(std::move(status), delay);
+  return true;
+}
+
 }  // namespace
 
 absl::Status InvalidField(absl::string_view field, absl::string_view message) {
-  absl::Status status = absl::InvalidArgumentError(message);
+  absl::Status status =
+      WithReason(absl::InvalidArgumentError(message), "INVALID_FIELD", {{"field", field}});
   AttachFieldViolation(status, field, message);
   return status;
 }
@@ -47,31 +87,19 @@ void AttachFieldViolation(absl::Status& status, absl::string_view field,
   SetDetail(status, bad_request);
 }
 
-void AttachRetryInfo(absl::Status& status, absl::Duration delay) {
-  google::rpc::RetryInfo info;
-  info.mutable_retry_delay()->set_seconds(absl::IDivDuration(delay, absl::Seconds(1), &delay));
-  info.mutable_retry_delay()->set_nanos(static_cast<int32_t>(absl::ToInt64Nanoseconds(delay)));
-  SetDetail(status, info);
-}
-
-void AttachErrorInfo(absl::Status& status, absl::string_view reason,
-                     const std::map<std::string, std::string>& metadata) {
-  google::rpc::ErrorInfo info;
-  info.set_reason(std::string(reason));
-  info.set_domain("octavo");
-  info.mutable_metadata()->insert(metadata.begin(), metadata.end());
-  SetDetail(status, info);
-}
-
 grpc::Status ToGrpc(absl::Status status) {
   if (status.ok()) return grpc::Status::OK;
-  if (const auto reason = TakeReason(status)) {
-    AttachErrorInfo(status, reason->reason, reason->numbers);
-  }
   google::rpc::Status details;
   details.set_code(static_cast<int>(status.code()));
   details.set_message(std::string(status.message()));
+  if (const absl::Duration delay = RetryDelay(status); delay > absl::ZeroDuration()) {
+    details.add_details()->PackFrom(EncodeDelay(delay));
+  }
+  if (const auto reason = TakeReason(status)) {
+    details.add_details()->PackFrom(EncodeReason(*reason));
+  }
   status.ForEachPayload([&](absl::string_view url, const absl::Cord& payload) {
+    if (absl::StartsWith(url, kReasonPayloads)) return;
     auto& any = *details.add_details();
     any.set_type_url(std::string(url));
     any.set_value(std::string(payload));
@@ -86,26 +114,10 @@ absl::Status FromGrpc(const grpc::Status& status) {
   google::rpc::Status details;
   if (!status.error_details().empty() && details.ParseFromString(status.error_details())) {
     for (const auto& any : details.details()) {
-      result.SetPayload(any.type_url(), absl::Cord(any.value()));
+      if (!DecodeReason(any, result)) result.SetPayload(any.type_url(), absl::Cord(any.value()));
     }
   }
   return result;
-}
-
-std::string ErrorMetadata(const absl::Status& status, const std::string& key) {
-  const auto info = GetDetail<google::rpc::ErrorInfo>(status);
-  const auto found = info.metadata().find(key);
-  return found == info.metadata().end() ? std::string() : found->second;
-}
-
-bool HasErrorInfo(const absl::Status& status) {
-  return HasReason(status) || status.GetPayload(TypeUrl<google::rpc::ErrorInfo>()).has_value();
-}
-
-absl::Duration RetryDelay(const absl::Status& status) {
-  const auto info = GetDetail<google::rpc::RetryInfo>(status);
-  return absl::Seconds(info.retry_delay().seconds()) +
-         absl::Nanoseconds(info.retry_delay().nanos());
 }
 
 }  // namespace octavo::wire

@@ -31,11 +31,13 @@ FinishReason ReasonOf(CancelReason reason) {
 absl::Status StatusOf(FinishReason reason) {
   switch (reason) {
     case FinishReason::kCancelled:
-      return absl::CancelledError("the client went away");
+      return WithReason(absl::CancelledError("the client went away"), "CLIENT_GONE");
     case FinishReason::kAborted:
-      return absl::AbortedError("the request was aborted");
+      return WithReason(absl::AbortedError("the request was aborted"), "ABORTED");
     case FinishReason::kDeadline:
-      return absl::DeadlineExceededError("the deadline passed before the request was finished");
+      return WithReason(
+          absl::DeadlineExceededError("the deadline passed before the request was finished"),
+          "DEADLINE_PASSED");
     default:
       return absl::OkStatus();
   }
@@ -83,7 +85,10 @@ absl::Status Engine::CheckFits(uint32_t prompt_token_count,
 
 absl::Status Engine::CheckSubmit(const SubmitRequest& event, absl::Time now) const {
   const uint64_t prompt = event.prompt.size();
-  if (draining_) return absl::UnavailableError("the server is draining; use another one");
+  if (draining_) {
+    return WithReason(absl::UnavailableError("the server is draining; use another one"),
+                      "DRAINING");
+  }
   if (prompt == 0) return absl::InvalidArgumentError("the prompt is empty; it needs a token");
   if (event.max_tokens == 0u) {
     return absl::InvalidArgumentError("max_tokens is 0; it must be at least 1");
@@ -95,30 +100,49 @@ absl::Status Engine::CheckSubmit(const SubmitRequest& event, absl::Time now) con
         "; together they may be at most the model's length of ", options_.context_length));
   }
   if (event.deadline <= now) {
-    return absl::DeadlineExceededError("the deadline had passed when the request arrived");
+    return WithReason(
+        absl::DeadlineExceededError("the deadline had passed when the request arrived"),
+        "DEADLINE_PASSED");
   }
   if (request_of_client_id_.contains(event.client_request_id)) {
-    return absl::AlreadyExistsError(absl::StrCat("a request with id \"", event.client_request_id,
-                                                 "\" is running; choose another id"));
+    return WithReason(
+        absl::AlreadyExistsError(absl::StrCat("a request with id \"", event.client_request_id,
+                                              "\" is running; choose another id")),
+        "DUPLICATE_REQUEST_ID", {{"request_id", event.client_request_id}});
   }
   OCTAVO_RETURN_IF_ERROR(CheckFits(static_cast<uint32_t>(prompt), event.max_tokens));
+  return CheckQueueHasRoom(prompt, now);
+}
+
+absl::Status Engine::CheckQueueHasRoom(uint64_t prompt_tokens, absl::Time now) const {
+  // Worth coming back for is a part of the queue, not one place: others were refused too.
+  constexpr uint32_t kShare = 10;
   if (waiting_count_ >= options_.max_waiting_requests) {
-    return WithReason(
-        absl::ResourceExhaustedError(
-            absl::StrCat("the queue is full: ", waiting_count_, " requests wait, the limit is ",
-                         options_.max_waiting_requests, "; try again later")),
-        "QUEUE_FULL",
-        {{"waiting_requests", waiting_count_}, {"limit", options_.max_waiting_requests}});
+    const absl::Duration delay =
+        drain_rate_.TimeForRequests(std::max(1u, options_.max_waiting_requests / kShare), now);
+    return WithRetryDelay(
+        WithReason(
+            absl::ResourceExhaustedError(
+                absl::StrCat("the queue is full: ", waiting_count_, " requests wait, the limit is ",
+                             options_.max_waiting_requests, "; try again later")),
+            "QUEUE_FULL",
+            {{"waiting_requests", waiting_count_}, {"limit", options_.max_waiting_requests}}),
+        delay);
   }
-  if (waiting_tokens_ + prompt > options_.max_waiting_tokens) {
-    return WithReason(
-        absl::ResourceExhaustedError(absl::StrCat(
-            "the queue is full: ", waiting_tokens_, " prompt tokens wait, ", prompt,
-            " more exceed the limit of ", options_.max_waiting_tokens, "; try again later")),
-        "QUEUE_FULL",
-        {{"waiting_tokens", waiting_tokens_},
-         {"prompt_tokens", prompt},
-         {"limit", options_.max_waiting_tokens}});
+  if (waiting_tokens_ + prompt_tokens > options_.max_waiting_tokens) {
+    const uint64_t excess = waiting_tokens_ + prompt_tokens - options_.max_waiting_tokens;
+    const absl::Duration delay =
+        drain_rate_.TimeForTokens(std::max(excess, options_.max_waiting_tokens / kShare), now);
+    return WithRetryDelay(
+        WithReason(
+            absl::ResourceExhaustedError(absl::StrCat(
+                "the queue is full: ", waiting_tokens_, " prompt tokens wait, ", prompt_tokens,
+                " more exceed the limit of ", options_.max_waiting_tokens, "; try again later")),
+            "QUEUE_FULL",
+            {{"waiting_tokens", waiting_tokens_},
+             {"prompt_tokens", prompt_tokens},
+             {"limit", options_.max_waiting_tokens}}),
+        delay);
   }
   return absl::OkStatus();
 }
@@ -153,6 +177,7 @@ void Engine::On(SubmitRequest event, absl::Time now, Actions& actions) {
                    sequence.prompt_token_count, options_.context_length);
   sequence.sampling = std::move(event.sampling);
   sequence.tokens = std::move(event.prompt);
+  if (waiting_count_ == 0) drain_rate_.Restart(now);
   ++waiting_count_;
   waiting_tokens_ += sequence.prompt_token_count;
   const QueueKey key = sequence.key;
@@ -242,6 +267,7 @@ void Engine::Finish(SequenceSlot slot, Ending ending, absl::Time now, Actions& a
   }
   Move(sequence, SequenceState::kEnded);
   ++counters_.requests_finished[static_cast<size_t>(ending.reason)];
+  if (waiting_count_ > 0) drain_rate_.OnRequestEnded(now, sequence.prompt_token_count);
 
   record.state = SequenceState::kEnded;
   record.finish_reason = ending.reason;

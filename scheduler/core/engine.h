@@ -31,6 +31,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "scheduler/core/actions.h"
+#include "scheduler/core/drain_rate.h"
 #include "scheduler/core/events.h"
 #include "scheduler/core/introspection.h"
 #include "scheduler/core/options.h"
@@ -106,6 +107,8 @@ class Engine {
   void On(const ResetPrefixCache& event, absl::Time now, Actions& actions);
   void On(const Tick& event, absl::Time now, Actions& actions);
   absl::Status CheckSubmit(const SubmitRequest& event, absl::Time now) const;
+  // ResourceExhausted with what waits, the limit, and when to come back (drain_rate.h).
+  absl::Status CheckQueueHasRoom(uint64_t prompt_tokens, absl::Time now) const;
   // FailedPrecondition with the numbers if the pool could never hold it.
   absl::Status CheckFits(uint32_t prompt_token_count, std::optional<uint32_t> max_tokens) const;
   void ExpireDeadlines(absl::Time now, Actions& actions);
@@ -152,7 +155,8 @@ class Engine {
   RequestQueue queue_;
   uint32_t waiting_count_ = 0;   // in the queue or paused outside it
   uint32_t paused_count_ = 0;    // waiting or running
-  uint64_t waiting_tokens_ = 0;  // prompt tokens of those
+  uint64_t waiting_tokens_ = 0;  // prompt tokens of those that wait
+  DrainRate drain_rate_;
   uint64_t last_arrival_ = 0;
   SequenceId last_sequence_id_;
 

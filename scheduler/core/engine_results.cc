@@ -5,11 +5,27 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/status_reason.h"
 #include "glog/logging.h"
 #include "scheduler/core/engine.h"
 #include "scheduler/core/result_check.h"
 
 namespace octavo {
+namespace {
+
+absl::Status LogitsNotFinite(uint32_t position) {
+  return WithReason(absl::InternalError(absl::StrCat(
+                        "the model gave logits that are not finite at position ", position)),
+                    "LOGITS_NOT_FINITE", {{"position", position}});
+}
+
+absl::Status LostWith(const absl::Status& why) {
+  return WithReason(absl::UnavailableError(absl::StrCat(
+                        "the replica that ran the request was lost: ", PlainText(why))),
+                    "REPLICA_LOST");
+}
+
+}  // namespace
 
 void Engine::On(StepCompleted event, absl::Time now, Actions& actions) {
   StepResult& result = event.result;
@@ -95,9 +111,7 @@ void Engine::Settle(StepResult result, absl::Time now, Actions& actions) {
       sequence->pending_samples -= row.samples;
       endings.emplace_back(row.slot,
                            Ending{.reason = FinishReason::kError,
-                                  .status = absl::InternalError(absl::StrCat(
-                                      "the model gave logits that are not finite at position ",
-                                      row.first_position + row.token_count))});
+                                  .status = LogitsNotFinite(row.first_position + row.token_count)});
       continue;
     }
     if (!row.samples) continue;
@@ -131,7 +145,7 @@ void Engine::On(const StepRefused& event, absl::Time now, Actions& actions) {
   if (++replica_->consecutive_resyncs > options_.max_consecutive_resyncs) {
     Reject(absl::FailedPreconditionError(
                absl::StrCat("the replica refused ", replica_->consecutive_resyncs,
-                            " plans in a row; the last answer: ", event.status.ToString())),
+                            " plans in a row; the last answer: ", PlainText(event.status))),
            now, actions);
     return;
   }
@@ -189,13 +203,10 @@ void Engine::LoseReplica(const absl::Status& status, absl::Time now, Actions& ac
     if (options_.requeue_on_replica_loss) {
       Requeue(slot);
     } else {
-      Finish(slot,
-             {.reason = FinishReason::kError,
-              .status = absl::UnavailableError(
-                  absl::StrCat("the replica that ran the request was lost: ", status.ToString()))},
-             now, actions);
+      Finish(slot, {.reason = FinishReason::kError, .status = LostWith(status)}, now, actions);
     }
   }
+  drain_rate_.Restart(now);  // those ends were no work done, and the next replica has its own pace
   evicted_before_ += replica_->ledger.evicted_count();
   replica_.reset();
   for (const auto& [id, request] : requests_) sequences_[request->sequence].last_step = {};

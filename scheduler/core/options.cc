@@ -24,8 +24,10 @@ absl::Status EngineOptions::Validate() const {
   if (max_waiting_requests < 1) {
     return OutOfRange("max_waiting_requests", max_waiting_requests, "at least 1");
   }
-  if (max_waiting_tokens < 1) {
-    return OutOfRange("max_waiting_tokens", max_waiting_tokens, "at least 1");
+  // Or a prompt could be told for ever to come back later.
+  if (max_waiting_tokens < context_length) {
+    return OutOfRange("max_waiting_tokens", max_waiting_tokens,
+                      absl::StrCat("at least context_length (", context_length, ")").c_str());
   }
   if (max_consecutive_resyncs < 1) {
     return OutOfRange("max_consecutive_resyncs", max_consecutive_resyncs, "at least 1");

@@ -6,6 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "common/status_reason.h"
 #include "common/wire/errors.h"
 #include "scheduler/rpc/admin_views.h"
 #include "scheduler/rpc/loop_call.h"
@@ -49,8 +50,9 @@ absl::Status CheckReplica(uint32_t replica_id, uint32_t layer_group) {
 }
 
 absl::Status NoSuchRequest(const std::string& name) {
-  return absl::NotFoundError(
-      absl::StrCat("request \"", name, "\" is neither live nor among the last that ended"));
+  return WithReason(absl::NotFoundError(absl::StrCat(
+                        "request \"", name, "\" is neither live nor among the last that ended")),
+                    "UNKNOWN_REQUEST_ID", {{"request_id", name}});
 }
 
 }  // namespace
@@ -122,9 +124,11 @@ grpc::ServerUnaryReactor* AdminService::GetBlockTable(grpc::CallbackServerContex
     const auto record = engine.FindRequest(absl::string_view(request->request_id()));
     if (!record) return NoSuchRequest(request->request_id());
     const auto table = engine.BlockTableOf(record->request_id);
-    if (!table)
-      return absl::NotFoundError(
-          absl::StrCat("request \"", request->request_id(), "\" has ended and holds no blocks"));
+    if (!table) {
+      return WithReason(absl::NotFoundError(absl::StrCat("request \"", request->request_id(),
+                                                         "\" has ended and holds no blocks")),
+                        "REQUEST_ENDED", {{"request_id", request->request_id()}});
+    }
     const StepNumber completed = engine.State().last_completed_step;
     response->set_replica_id(table->replica_id.value());
     response->set_layer_group(table->layer_group.value());

@@ -5,13 +5,15 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "common/status_reason.h"
 #include "common/wire/errors.h"
 #include "glog/logging.h"
 
 namespace octavo {
 namespace {
 
-constexpr absl::Duration kRetryDelay = absl::Seconds(1);
+// With UNAVAILABLE: a lost worker is there again, or another server found, in about this time.
+constexpr absl::Duration kUnavailableRetryDelay = absl::Seconds(1);
 
 v1::FinishReason EncodeReason(FinishReason reason) {
   switch (reason) {
@@ -34,30 +36,6 @@ v1::FinishReason EncodeReason(FinishReason reason) {
   return v1::FINISH_REASON_UNSPECIFIED;
 }
 
-// An ErrorInfo reason for statuses that carry none.
-const char* ReasonOf(absl::StatusCode code) {
-  switch (code) {
-    case absl::StatusCode::kInvalidArgument:
-      return "INVALID_FIELD";
-    case absl::StatusCode::kNotFound:
-      return "NOT_FOUND";
-    case absl::StatusCode::kAlreadyExists:
-      return "DUPLICATE_REQUEST_ID";
-    case absl::StatusCode::kResourceExhausted:
-      return "OVERLOADED";
-    case absl::StatusCode::kFailedPrecondition:
-      return "FAILED_PRECONDITION";
-    case absl::StatusCode::kUnavailable:
-      return "NOT_SERVING";
-    case absl::StatusCode::kDeadlineExceeded:
-      return "DEADLINE_PASSED";
-    case absl::StatusCode::kCancelled:
-      return "CANCELLED";
-    default:
-      return "INTERNAL";
-  }
-}
-
 void EncodeTokenLogprob(const TokenLogprob& value, v1::TokenLogprob& message) {
   message.set_token_id(static_cast<uint32_t>(value.token_id));
   message.set_logprob(value.logprob);
@@ -71,10 +49,13 @@ std::string Milliseconds(absl::Duration time) {
 
 grpc::Status ClientStatus(absl::Status status) {
   if (status.ok()) return grpc::Status::OK;
-  const bool retryable = absl::IsUnavailable(status) || absl::IsResourceExhausted(status);
-  if (retryable && wire::RetryDelay(status) == absl::ZeroDuration())
-    wire::AttachRetryInfo(status, kRetryDelay);
-  if (!wire::HasErrorInfo(status)) wire::AttachErrorInfo(status, ReasonOf(status.code()), {});
+  if (absl::IsUnavailable(status) && RetryDelay(status) == absl::ZeroDuration()) {
+    status = WithRetryDelay(std::move(status), kUnavailableRetryDelay);
+  }
+  if (!HasReason(status)) {
+    const std::string code = absl::StatusCodeToString(status.code());
+    status = WithReason(std::move(status), code);
+  }
   return wire::ToGrpc(std::move(status));
 }
 

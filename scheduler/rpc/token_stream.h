@@ -79,7 +79,8 @@ class TokenStream final : public grpc::ServerWriteReactor<v1::GenerateResponse>,
   std::string logged_text_ ABSL_GUARDED_BY(mutex_);
 };
 
-// The status a client sees: RetryInfo with what is worth retrying, ErrorInfo with everything.
+// The status a client sees: ErrorInfo with everything (the code's name where no room gave a
+// reason), RetryInfo with what is worth trying again: UNAVAILABLE, and what came with a delay.
 grpc::Status ClientStatus(absl::Status status);
 
 }  // namespace octavo

@@ -8,6 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "common/status_reason.h"
 #include "common/wire/errors.h"
 #include "common/wire/step_codec.h"
 #include "scheduler/rpc/chat_prompt.h"
@@ -240,10 +241,9 @@ std::vector<TokenId> StopTokens(std::vector<TokenId> given, bool ignore_eos,
 
 absl::Status CheckModelName(const std::string& name, const ServedModel& model) {
   if (name.empty() || name == model.name) return absl::OkStatus();
-  absl::Status status = absl::NotFoundError(
-      absl::StrCat("model \"", name, "\" is not served here; this is \"", model.name, "\""));
-  wire::AttachErrorInfo(status, "MODEL_NOT_FOUND", {{"model", name}, {"served", model.name}});
-  return status;
+  return WithReason(absl::NotFoundError(absl::StrCat(
+                        "model \"", name, "\" is not served here; this is \"", model.name, "\"")),
+                    "MODEL_NOT_FOUND", {{"model", name}, {"served", model.name}});
 }
 
 absl::StatusOr<Submission> ParseGenerate(const v1::GenerateRequest& request,

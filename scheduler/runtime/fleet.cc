@@ -55,16 +55,22 @@ absl::Status Fleet::CheckDescription(const WorkerDescription& worker) const {
   }
   const uint32_t block_size = options_.layout.block_size;
   if (block_size < worker.min_block_size || block_size > worker.max_block_size) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("block size ", block_size, " is outside the worker's range ",
-                     worker.min_block_size, " to ", worker.max_block_size));
+    return WithReason(absl::InvalidArgumentError(
+                          absl::StrCat("block size ", block_size, " is outside the worker's range ",
+                                       worker.min_block_size, " to ", worker.max_block_size)),
+                      "BLOCK_SIZE_UNSUPPORTED",
+                      {{"block_size", block_size},
+                       {"min_block_size", worker.min_block_size},
+                       {"max_block_size", worker.max_block_size}});
   }
   const std::vector<std::string>& dtypes = worker.kv_dtypes;
   if (!options_.kv_dtype.empty() &&
       std::find(dtypes.begin(), dtypes.end(), options_.kv_dtype) == dtypes.end()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--kv_dtype=", options_.kv_dtype,
-                     " is not among the worker's types: ", absl::StrJoin(dtypes, ", ")));
+    return WithReason(absl::InvalidArgumentError(absl::StrCat(
+                          "--kv_dtype=", options_.kv_dtype,
+                          " is not among the worker's types: ", absl::StrJoin(dtypes, ", "))),
+                      "KV_DTYPE_UNSUPPORTED",
+                      {{"kv_dtype", options_.kv_dtype}, {"kv_dtypes", absl::StrJoin(dtypes, ",")}});
   }
   return absl::OkStatus();
 }
@@ -76,10 +82,14 @@ absl::StatusOr<WorkerState> Fleet::Register(const WorkerDescription& worker, boo
   Forget(now);
   auto known = workers_.find(worker.instance_id);
   if (known == workers_.end()) {
-    if (draining) return absl::UnavailableError("the scheduler drains and takes no new workers");
+    if (draining) {
+      return WithReason(absl::UnavailableError("the scheduler drains and takes no new workers"),
+                        "DRAINING");
+    }
     if (workers_.size() >= kMaxWorkers) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("the scheduler knows ", kMaxWorkers, " workers, its limit"));
+      return WithReason(absl::ResourceExhaustedError(absl::StrCat(
+                            "the scheduler knows ", kMaxWorkers, " workers, its limit")),
+                        "FLEET_FULL", {{"limit", kMaxWorkers}});
     }
     // A new process at an address of the replica's: the old process is gone, whether or not its end
     // was seen.

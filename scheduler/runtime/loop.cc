@@ -4,9 +4,20 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/status_reason.h"
 #include "glog/logging.h"
 
 namespace octavo {
+namespace {
+
+// The loop takes in all that waits each turn, so a full inbox is soon empty again.
+constexpr absl::Duration kFullInboxDelay = absl::Milliseconds(100);
+
+absl::Status NoReplica(absl::string_view message) {
+  return WithReason(absl::UnavailableError(message), "NO_REPLICA");
+}
+
+}  // namespace
 
 Loop::Loop(LoopOptions options, const Tokenizer* tokenizer, const Clock* clock,
            WorkerDialer* dialer, LoopObserver* observer)
@@ -25,9 +36,7 @@ Loop::~Loop() { inbox_.Close(); }
 // ---- Any thread ----
 
 absl::Status Loop::Submit(Submission submission) {
-  if (inbox_.TryPush(Message(std::move(submission)))) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      "the scheduler has too many calls to take in; come back later");
+  return inbox_.TryPush(Message(std::move(submission))) ? absl::OkStatus() : InboxRefusal();
 }
 
 void Loop::Cancel(RequestId request_id, CancelReason reason) {
@@ -36,10 +45,18 @@ void Loop::Cancel(RequestId request_id, CancelReason reason) {
 void Loop::ReaderCaughtUp(RequestId request_id) { inbox_.Push(CaughtUp{request_id}); }
 
 absl::Status Loop::Call(std::function<void()> function) {
-  if (inbox_.TryPush(Message(std::move(function)))) return absl::OkStatus();
-  if (inbox_.closed()) return absl::UnavailableError("the scheduler shuts down");
-  return absl::ResourceExhaustedError(
-      "the scheduler has too many calls to take in; come back later");
+  return inbox_.TryPush(Message(std::move(function))) ? absl::OkStatus() : InboxRefusal();
+}
+
+absl::Status Loop::InboxRefusal() const {
+  if (inbox_.closed()) {
+    return WithReason(absl::UnavailableError("the scheduler shuts down"), "SHUTTING_DOWN");
+  }
+  return WithRetryDelay(
+      WithReason(absl::ResourceExhaustedError(
+                     "the scheduler has too many calls to take in; come back later"),
+                 "TOO_MANY_CALLS", {{"limit", options_.inbox_capacity}}),
+      kFullInboxDelay);
 }
 
 void Loop::BeginDrain(std::function<void()> when_idle) {
@@ -101,10 +118,11 @@ void Loop::Receive(Submission submission) {
     return;
   }
   if (draining_) {
-    (*session)->Refuse(absl::UnavailableError("the scheduler drains and takes no new requests"));
+    (*session)->Refuse(WithReason(
+        absl::UnavailableError("the scheduler drains and takes no new requests; use another one"),
+        "DRAINING"));
   } else if (replica_down_since_ && now_ - *replica_down_since_ >= options_.replica_grace) {
-    (*session)->Refuse(
-        absl::UnavailableError(absl::StrCat("no replica is ready: ", fleet_.detail())));
+    (*session)->Refuse(NoReplica(absl::StrCat("no replica is ready: ", fleet_.detail())));
   } else {
     sessions_.emplace(id, *std::move(session));
     Handle(std::move(submission.request));
@@ -281,9 +299,9 @@ void Loop::CheckTimers() {
   } else if (!replica_down_since_) {
     replica_down_since_ = now_;
   } else if (now_ - *replica_down_since_ >= options_.replica_grace && !sessions_.empty()) {
-    EndAll(absl::UnavailableError(absl::StrCat("no replica was ready for ",
-                                               absl::FormatDuration(options_.replica_grace), ": ",
-                                               fleet_.detail())));
+    EndAll(NoReplica(absl::StrCat("no replica was ready for ",
+                                  absl::FormatDuration(options_.replica_grace), ": ",
+                                  fleet_.detail())));
   }
   std::vector<RequestId> stalled;
   for (const auto& [id, session] : sessions_) {
@@ -291,10 +309,11 @@ void Loop::CheckTimers() {
       stalled.push_back(id);
   }
   for (const RequestId id : stalled) {
-    EndWith(*sessions_.at(id),
-            absl::ResourceExhaustedError(absl::StrCat(
-                "the client reads too slowly: it was behind for ",
-                absl::FormatDuration(options_.slow_reader_timeout), " (--slow_reader_timeout)")));
+    const std::string timeout = absl::FormatDuration(options_.slow_reader_timeout);
+    EndWith(*sessions_.at(id), WithReason(absl::ResourceExhaustedError(absl::StrCat(
+                                              "the client reads too slowly: it was behind for ",
+                                              timeout, " (--slow_reader_timeout)")),
+                                          "SLOW_READER", {{"slow_reader_timeout", timeout}}));
   }
   if (engine_.NextDeadline() <= now_) Handle(Tick{});
 }
@@ -326,7 +345,8 @@ uint32_t Loop::AbortByName(const std::vector<std::string>& names) {
       continue;
     ++count;
     EndWith(*sessions_.at(record->request_id),
-            absl::CancelledError(absl::StrCat("request ", name, " was aborted")));
+            WithReason(absl::CancelledError(absl::StrCat("request ", name, " was aborted")),
+                       "ABORTED", {{"request_id", name}}));
   }
   return count;
 }

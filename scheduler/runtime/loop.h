@@ -60,7 +60,8 @@ class Loop final : public WorkerEvents {
 
   // ---- Any thread ----
   RequestId NewRequestId() { return RequestId(++last_request_id_); }
-  // ResourceExhausted when too much waits to be taken in; then the sink sees nothing.
+  // ResourceExhausted when too much waits to be taken in, Unavailable after Stop; then the sink
+  // sees nothing.
   absl::Status Submit(Submission submission);
   void Cancel(RequestId request_id, CancelReason reason);
   void ReaderCaughtUp(RequestId request_id);
@@ -133,6 +134,9 @@ class Loop final : public WorkerEvents {
   void Receive(ResultArrived message);
   void Receive(const StreamEnded& message);
   void Receive(const std::function<void()>& function) { function(); }
+
+  // Why the inbox took nothing in.
+  absl::Status InboxRefusal() const;
 
   // Hands an event to the engine and carries out what follows.
   void Handle(Event event);

@@ -5,7 +5,7 @@ import concurrent.futures
 import grpc
 import pytest
 
-from conftest import Completion, Server, error_details
+from conftest import Completion, Server, error_details, wait_until
 from octavo.v1 import admin_service_pb2, generation_service_pb2 as generation
 
 CAPITAL = [("user", "What is the capital of France?")]
@@ -148,7 +148,33 @@ def test_a_duplicate_request_id_is_refused_and_harms_nobody(server):
     next(iter(first))
     second = Completion(server.generate(STORY, max_tokens=4, request_id="twice"))
     assert second.error.code() == grpc.StatusCode.ALREADY_EXISTS
+    (info,) = error_details(second.error, "ErrorInfo")
+    assert (info.reason, dict(info.metadata)) == ("DUPLICATE_REQUEST_ID", {"request_id": "twice"})
+    assert not error_details(second.error, "RetryInfo")
     assert Completion(first).error is None
+
+
+def test_a_full_queue_refuses_with_the_numbers_and_when_to_come_back_and_harms_nobody(folder):
+    server = Server(folder, "--max_sequences", "1", "--max_queued_requests", "2")
+    try:
+        running = server.generate(STORY, sampling={"ignore_eos": True})
+        next(iter(running))
+        waiting = [server.generate(f"{i} {STORY}", max_tokens=4, sampling={"ignore_eos": True}) for i in range(2)]
+        wait_until(lambda: server.state().waiting_requests == 2, "two requests to wait")
+        refused = Completion(server.generate(STORY, max_tokens=1))
+        assert refused.error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+        (info,) = error_details(refused.error, "ErrorInfo")
+        assert (info.reason, dict(info.metadata)) == ("QUEUE_FULL", {"waiting_requests": "2", "limit": "2"})
+        (retry,) = error_details(refused.error, "RetryInfo")
+        # Nothing has ended yet: the time without an end, which is told as 1 s at least, 30 s at most.
+        assert 1000 <= retry.retry_delay.ToMilliseconds() <= 30_000
+        running.cancel()
+        ended = [Completion(call) for call in waiting]
+        assert [answer.error for answer in ended] == [None, None]
+        assert [answer.last.usage.completion_tokens for answer in ended] == [4, 4]
+        assert Completion(server.generate(STORY, max_tokens=1)).error is None
+    finally:
+        assert server.stop() == 0, server.process.text()
 
 
 def test_what_can_never_fit_is_refused_with_the_numbers(folder):

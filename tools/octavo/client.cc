@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
+#include "common/status_reason.h"
 #include "common/wire/errors.h"
 #include "common/wire/rpc_server.h"
 #include "grpcpp/create_channel.h"
@@ -68,7 +69,7 @@ std::shared_ptr<grpc::Channel> DialServer() {
 int Report(const absl::Status& status) {
   std::cerr << "octavo: " << absl::StatusCodeToString(status.code()) << ": " << status.message()
             << "\n";
-  if (const absl::Duration delay = wire::RetryDelay(status); delay > absl::ZeroDuration()) {
+  if (const absl::Duration delay = RetryDelay(status); delay > absl::ZeroDuration()) {
     std::cerr << "Try again in " << absl::FormatDuration(delay) << ".\n";
   } else if (status.code() == absl::StatusCode::kUnavailable) {
     std::cerr << "Is a server running at " << absl::GetFlag(FLAGS_server)

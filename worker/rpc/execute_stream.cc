@@ -17,8 +17,7 @@ absl::Status ExplainRefusal(absl::Status status, Epoch epoch, StepNumber step) {
   StatusReason why = TakeReason(status).value_or(StatusReason{.reason = "PLAN_REFUSED"});
   why.numbers["epoch"] = absl::StrCat(epoch.value());
   why.numbers["step"] = absl::StrCat(step.value());
-  wire::AttachErrorInfo(status, why.reason, why.numbers);
-  return status;
+  return WithReason(std::move(status), why);
 }
 
 }  // namespace

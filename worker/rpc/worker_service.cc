@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "common/status_reason.h"
 #include "common/wire/errors.h"
 
 namespace octavo {
@@ -65,10 +66,11 @@ grpc::ServerUnaryReactor* WorkerServiceImpl::RunSetup(grpc::CallbackServerContex
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   if (!setup_calls_.TryPush(
           [reactor, call = std::move(call)] { reactor->Finish(wire::ToGrpc(call())); })) {
-    absl::Status status = absl::ResourceExhaustedError(
-        absl::StrCat(kMaxSetupCalls, " set-up calls are waiting; call again later"));
-    wire::AttachRetryInfo(status, absl::Seconds(1));
-    reactor->Finish(wire::ToGrpc(status));
+    reactor->Finish(wire::ToGrpc(WithRetryDelay(
+        WithReason(absl::ResourceExhaustedError(
+                       absl::StrCat(kMaxSetupCalls, " set-up calls are waiting; call again later")),
+                   "TOO_MANY_CALLS", {{"limit", kMaxSetupCalls}}),
+        absl::Seconds(1))));
   }
   return reactor;
 }

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "common/status_reason.h"
 #include "glog/logging.h"
 
 namespace octavo {
@@ -29,6 +30,23 @@ std::string JoinBlocks(std::span<const BlockId> blocks) {
   return absl::StrJoin(blocks.begin(), blocks.end(), ",", [](std::string* out, BlockId block) {
     absl::StrAppend(out, block.value());
   });
+}
+
+// "CODE: message [REASON number=1 …; retry in 1s]"
+std::string StatusText(absl::Status status) {
+  std::string text = PlainText(status);
+  const absl::Duration delay = RetryDelay(status);
+  if (const auto reason = TakeReason(status)) {
+    absl::StrAppend(&text, " [", reason->reason);
+    for (const auto& [name, number] : reason->numbers) {
+      absl::StrAppend(&text, " ", name, "=", number);
+    }
+    if (delay > absl::ZeroDuration()) {
+      absl::StrAppend(&text, "; retry in ", absl::FormatDuration(delay));
+    }
+    absl::StrAppend(&text, "]");
+  }
+  return text;
 }
 
 }  // namespace
@@ -277,16 +295,16 @@ std::string TraceRunner::Print() {
             absl::StrAppend(&out, ", ", it.prompt_token_count, "+", it.completion_token_count,
                             " tokens, cached ", it.cached_token_count, ", preempted ",
                             it.preemption_count, "\n");
-            if (!it.status.ok()) absl::StrAppend(&out, "  ", it.status.ToString(), "\n");
+            if (!it.status.ok()) absl::StrAppend(&out, "  ", StatusText(it.status), "\n");
           } else if constexpr (std::is_same_v<T, RequestRefused>) {
             absl::StrAppend(&out, "refused ", names_.at(it.request_id), "\n  ",
-                            it.status.ToString(), "\n");
+                            StatusText(it.status), "\n");
           } else if constexpr (std::is_same_v<T, PrefixCacheReset>) {
-            absl::StrAppend(&out, "reset: ", it.status.ToString(), "\n");
+            absl::StrAppend(&out, "reset: ", StatusText(it.status), "\n");
           } else {
             in_flight_.clear();
             absl::StrAppend(&out, "rejected replica, epoch ", it.epoch.value(), "\n  ",
-                            it.status.ToString(), "\n");
+                            StatusText(it.status), "\n");
           }
         },
         action);

@@ -208,7 +208,7 @@ TEST_F(ServiceTest, ABadFieldIsInvalidArgumentWithDetails) {
   const Answer answer = Generate({});
   EXPECT_EQ(answer.status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_THAT(answer.status.error_message(), HasSubstr("prompt is missing"));
-  EXPECT_TRUE(wire::HasErrorInfo(wire::FromGrpc(answer.status)));
+  EXPECT_EQ(ReasonOf(wire::FromGrpc(answer.status)), "INVALID_FIELD");
 }
 
 TEST_F(ServiceTest, ADrainingServerIsUnavailableAndSaysWhenToComeBack) {
@@ -220,7 +220,8 @@ TEST_F(ServiceTest, ADrainingServerIsUnavailableAndSaysWhenToComeBack) {
   request.set_text("hello");
   const Answer answer = Generate(request);
   EXPECT_EQ(answer.status.error_code(), grpc::StatusCode::UNAVAILABLE);
-  EXPECT_GT(wire::RetryDelay(wire::FromGrpc(answer.status)), absl::ZeroDuration());
+  EXPECT_EQ(ReasonOf(wire::FromGrpc(answer.status)), "DRAINING");
+  EXPECT_GT(RetryDelay(wire::FromGrpc(answer.status)), absl::ZeroDuration());
 }
 
 TEST_F(ServiceTest, ACancelledCallEndsItsRequestInTheQueue) {
@@ -241,8 +242,37 @@ TEST_F(ServiceTest, ACancelledCallEndsItsRequestInTheQueue) {
 TEST_F(ServiceTest, AWorkerOfAnotherModelIsRefusedWithBothFingerprints) {
   const grpc::Status status = Register(43);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
-  EXPECT_EQ(wire::ErrorMetadata(wire::FromGrpc(status), "served_fingerprint"), "42");
-  EXPECT_EQ(wire::ErrorMetadata(wire::FromGrpc(status), "worker_fingerprint"), "43");
+  absl::Status seen = wire::FromGrpc(status);
+  EXPECT_EQ(TakeReason(seen),
+            (StatusReason{"ANOTHER_MODEL",
+                          {{"served_fingerprint", "42"}, {"worker_fingerprint", "43"}}}));
+}
+
+TEST_F(ServiceTest, WhatIsNotThereIsNotFoundByName) {
+  grpc::ClientContext context;
+  v1::GetRequestRequest request;
+  request.set_request_id("nobody");
+  v1::GetRequestResponse response;
+  absl::Status status = wire::FromGrpc(admin_->GetRequest(&context, request, &response));
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(TakeReason(status), (StatusReason{"UNKNOWN_REQUEST_ID", {{"request_id", "nobody"}}}));
+}
+
+TEST(ClientStatusTest, WithoutAReasonItIsTheCodesNameAndOnlyUnavailableIsWorthTryingAgain) {
+  for (const auto& [status, reason] :
+       {std::pair{absl::InternalError("x"), "INTERNAL"},
+        std::pair{absl::FailedPreconditionError("x"), "FAILED_PRECONDITION"},
+        std::pair{absl::ResourceExhaustedError("x"), "RESOURCE_EXHAUSTED"},
+        std::pair{absl::UnavailableError("x"), "UNAVAILABLE"}}) {
+    const absl::Status seen = wire::FromGrpc(ClientStatus(status));
+    EXPECT_EQ(seen.code(), status.code());
+    EXPECT_EQ(ReasonOf(seen), reason);
+    EXPECT_EQ(RetryDelay(seen) > absl::ZeroDuration(), absl::IsUnavailable(status)) << reason;
+  }
+  const absl::Status full =
+      WithRetryDelay(WithReason(absl::ResourceExhaustedError("x"), "QUEUE_FULL", {{"limit", 4}}),
+                     absl::Milliseconds(2500));
+  EXPECT_EQ(wire::FromGrpc(ClientStatus(full)), full) << "what a room said stands";
 }
 
 TEST_F(ServiceTest, AdminShowsStateBlocksAndTheTrace) {

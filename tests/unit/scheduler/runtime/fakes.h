@@ -11,6 +11,7 @@
 
 #include "common/kv_layout.h"
 #include "common/model/tokenizer.h"
+#include "common/status_reason.h"
 #include "scheduler/runtime/ports.h"
 #include "tests/unit/common/model/small_vocabulary.h"
 
@@ -21,6 +22,11 @@ constexpr TokenId kEndToken = 256;
 
 inline std::unique_ptr<Tokenizer> ByteTokenizer() {
   return *Tokenizer::Create(SmallSpec({}, {{"<end>", TokenType::kControl}}));
+}
+
+// The name of a status's reason; empty if it has none.
+inline std::string ReasonOf(absl::Status status) {
+  return TakeReason(status).value_or(StatusReason{}).reason;
 }
 
 class FakeDialer final : public WorkerDialer {

@@ -93,16 +93,19 @@ TEST_F(FleetTest, RefusesWorkersItCannotUseWithTheNumbers) {
   worker.model_fingerprint = 43;
   absl::Status status = Register(fleet, worker).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(ReasonOf(status), "ANOTHER_MODEL");
   EXPECT_THAT(std::string(status.message()), HasSubstr("0x000000000000002b"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("0x000000000000002a"));
   worker = SmallWorker("a");
   worker.min_block_size = 8;
   status = Register(fleet, worker).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ReasonOf(status), "BLOCK_SIZE_UNSUPPORTED");
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("block size 4 is outside the worker's range 8 to 256"));
-  EXPECT_EQ(Register(fleet, SmallWorker("a"), /*draining=*/true).status().code(),
-            absl::StatusCode::kUnavailable);
+  status = Register(fleet, SmallWorker("a"), /*draining=*/true).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(ReasonOf(status), "DRAINING");
   EXPECT_TRUE(dialer_.links.empty());
 }
 

@@ -172,10 +172,12 @@ TEST_F(LoopTest, PastTheGraceRequestsAndNewOnesAreUnavailable) {
   Turn();
   ASSERT_EQ(sink().ends.size(), 1u);
   EXPECT_EQ(sink().ends[0].status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(ReasonOf(sink().ends[0].status), "NO_REPLICA");
   EXPECT_THAT(std::string(sink().ends[0].status.message()), HasSubstr("no worker has registered"));
   Submit("s", "abc", 1);
   ASSERT_EQ(sink(1).ends.size(), 1u);
   EXPECT_EQ(sink(1).ends[0].status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(ReasonOf(sink(1).ends[0].status), "NO_REPLICA");
   EXPECT_EQ(loop_->session_count(), 0u);
 }
 
@@ -187,6 +189,7 @@ TEST_F(LoopTest, ALostWorkerEndsRunningRequestsAtOnceAndTheNextServesNewOnes) {
   Turn();
   ASSERT_EQ(sink().ends.size(), 1u);
   EXPECT_EQ(sink().ends[0].status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(ReasonOf(sink().ends[0].status), "REPLICA_LOST");
   EXPECT_FALSE(observer_.ready);
   clock_.Advance(absl::Seconds(1));
   StartReplica();
@@ -205,6 +208,7 @@ TEST_F(LoopTest, AHungWorkerIsLostAtTheStepsDeadline) {
   Turn();
   ASSERT_EQ(sink().ends.size(), 1u);
   EXPECT_EQ(sink().ends[0].status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(ReasonOf(sink().ends[0].status), "REPLICA_LOST");
   EXPECT_TRUE(dialer_.last().closed);
 }
 
@@ -231,6 +235,7 @@ TEST_F(LoopTest, ACancelledRequestEndsAndItsBlocksComeBack) {
   Turn();
   ASSERT_EQ(sink().ends.size(), 1u);
   EXPECT_EQ(sink().ends[0].status.code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(ReasonOf(sink().ends[0].status), "CLIENT_GONE");
   while (!dialer_.last().unanswered.empty()) Answer();
   EXPECT_EQ(observer_.levels.held_blocks, 0u);
 }
@@ -243,6 +248,7 @@ TEST_F(LoopTest, ADeadlineEndsARequestThatWaitsOrRuns) {
   Turn();
   ASSERT_EQ(sink().ends.size(), 1u);
   EXPECT_EQ(sink().ends[0].status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(ReasonOf(sink().ends[0].status), "DEADLINE_PASSED");
 }
 
 TEST_F(LoopTest, ASlowReaderIsPausedAndResumedWhenItCatchesUp) {
@@ -270,6 +276,9 @@ TEST_F(LoopTest, AReaderThatStaysBehindEndsWithResourceExhausted) {
   Turn();
   ASSERT_EQ(sink().ends.size(), 1u);
   EXPECT_EQ(sink().ends[0].status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(ReasonOf(sink().ends[0].status), "SLOW_READER");
+  EXPECT_EQ(RetryDelay(sink().ends[0].status), absl::ZeroDuration())
+      << "a retry does not make it faster";
   EXPECT_EQ(observer_.levels.held_blocks, 0u);
 }
 
@@ -277,9 +286,12 @@ TEST_F(LoopTest, RefusesADuplicateNameAndAFullQueueAndHarmsNobody) {
   Submit("r", "abc", 1);
   Submit("r", "abc", 1);
   EXPECT_EQ(sink(1).ends.at(0).status.code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(ReasonOf(sink(1).ends.at(0).status), "DUPLICATE_REQUEST_ID");
   Submit("s", "abc", 1);
   Submit("t", "abc", 1);
   EXPECT_EQ(sink(3).ends.at(0).status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(ReasonOf(sink(3).ends.at(0).status), "QUEUE_FULL");
+  EXPECT_EQ(RetryDelay(sink(3).ends.at(0).status), absl::Seconds(1)) << "nothing has ended";
   EXPECT_TRUE(sink(0).ends.empty());
   EXPECT_THAT(observer_.outcomes, ElementsAre("refused", "refused"));
 }
@@ -294,6 +306,7 @@ TEST_F(LoopTest, ADrainLetsRunningRequestsFinishAndThenSaysSo) {
   EXPECT_FALSE(idle);
   Submit("s", "abc", 1);
   EXPECT_EQ(sink(1).ends.at(0).status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(ReasonOf(sink(1).ends.at(0).status), "DRAINING");
   AnswerAll("xy");
   EXPECT_EQ(sink(0).text, "xy");
   EXPECT_TRUE(idle);
@@ -317,6 +330,7 @@ TEST_F(LoopTest, AbortsByNameAndCountsOnlyThoseThatLive) {
   Turn();
   EXPECT_EQ(count, 1u);
   EXPECT_EQ(sink().ends.at(0).status.code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(ReasonOf(sink().ends.at(0).status), "ABORTED");
 }
 
 TEST_F(LoopTest, ForgetsPrefixesOnlyWhileNoBlockIsHeld) {
@@ -329,12 +343,33 @@ TEST_F(LoopTest, ForgetsPrefixesOnlyWhileNoBlockIsHeld) {
   };
   reset();
   EXPECT_EQ(cleared.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(ReasonOf(cleared.status()), "BLOCKS_HELD");
   AnswerAll("xy");
   while (!dialer_.last().unanswered.empty()) Answer();
   reset();
   ASSERT_TRUE(cleared.ok()) << cleared.status();
   EXPECT_EQ(*cleared, 2u);
   EXPECT_EQ(observer_.levels.cached_blocks, 0u);
+}
+
+TEST_F(LoopTest, AStoppedLoopSaysThatItShutsDown) {
+  loop_->Stop();
+  for (const absl::Status& status : {loop_->Call([] {}), loop_->Submit({})}) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+    EXPECT_EQ(ReasonOf(status), "SHUTTING_DOWN");
+  }
+}
+
+TEST_F(LoopTest, AFullInboxRefusesWithADelayAndTakesCallsAgainAfterATurn) {
+  absl::Status refused;
+  for (size_t i = 0; refused.ok() && i <= loop_->options().inbox_capacity; ++i) {
+    refused = loop_->Call([] {});
+  }
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(ReasonOf(refused), "TOO_MANY_CALLS");
+  EXPECT_GT(RetryDelay(refused), absl::ZeroDuration());
+  Turn();
+  EXPECT_TRUE(loop_->Call([] {}).ok());
 }
 
 TEST_F(LoopTest, RunsOnAThreadOfItsOwnAndStops) {
