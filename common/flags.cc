@@ -1,5 +1,6 @@
 #include "common/flags.h"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -52,6 +53,7 @@ absl::StatusOr<CommandLine> ParseFlags(int argc, const char* const* argv) {
     if (flag == nullptr && equals == absl::string_view::npos && absl::StartsWith(name, "no")) {
       flag = absl::FindCommandLineFlag(name.substr(2));
       if (flag != nullptr && flag->IsOfType<bool>()) {
+        line.flags.emplace_back(flag->Name());
         set = Set(*flag, "false");
         if (!set.ok()) return set;
         continue;
@@ -62,6 +64,7 @@ absl::StatusOr<CommandLine> ParseFlags(int argc, const char* const* argv) {
       return absl::InvalidArgumentError(
           absl::StrCat("unknown flag --", name, "; --help lists all flags"));
     }
+    line.flags.emplace_back(flag->Name());
     if (equals != absl::string_view::npos) {
       set = Set(*flag, argument.substr(equals + 1));
     } else if (flag->IsOfType<bool>()) {
@@ -76,10 +79,18 @@ absl::StatusOr<CommandLine> ParseFlags(int argc, const char* const* argv) {
   return line;
 }
 
-std::string FlagsHelp(const std::string& about, const std::string& folder) {
+bool IsFlagOf(const std::string& name, const std::vector<std::string>& origins) {
+  const absl::CommandLineFlag* flag = absl::FindCommandLineFlag(name);
+  return flag != nullptr &&
+         std::any_of(origins.begin(), origins.end(), [&](const std::string& origin) {
+           return origin == absl::StrCat("--", name) || absl::StrContains(flag->Filename(), origin);
+         });
+}
+
+std::string FlagsHelp(const std::string& about, const std::vector<std::string>& origins) {
   std::map<std::string, const absl::CommandLineFlag*> ours;
   for (const auto& [name, flag] : absl::GetAllFlags()) {
-    if (absl::StrContains(flag->Filename(), folder)) ours.emplace(std::string(name), flag);
+    if (IsFlagOf(std::string(name), origins)) ours.emplace(std::string(name), flag);
   }
   std::string text = absl::StrCat(about, "\n\nFlags:\n");
   for (const auto& [name, flag] : ours) {

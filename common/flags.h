@@ -19,16 +19,20 @@ constexpr int kExitBadConfiguration = 2;
 
 struct CommandLine {
   std::vector<std::string> positional;
-  bool help = false;     // --help
-  bool version = false;  // --version
+  std::vector<std::string> flags;  // names of the flags that were set, in order
+  bool help = false;               // --help
+  bool version = false;            // --version
 };
 
 // Sets Abseil flags from argv. InvalidArgument naming the flag: unknown, value missing or
 // malformed.
 absl::StatusOr<CommandLine> ParseFlags(int argc, const char* const* argv);
 
-// `about`, then every flag defined in a source file whose path contains `folder` ("scheduler/"),
-// with help and default.
-std::string FlagsHelp(const std::string& about, const std::string& folder);
+// True where `origins` names the flag: by the flag itself ("--model") or by a part of the path of
+// the source file that defines it ("scheduler/").
+bool IsFlagOf(const std::string& name, const std::vector<std::string>& origins);
+
+// `about`, then every flag of `origins`, with help and default.
+std::string FlagsHelp(const std::string& about, const std::vector<std::string>& origins);
 
 }  // namespace octavo

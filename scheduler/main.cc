@@ -239,7 +239,7 @@ class Scheduler {
 int Main(int argc, char** argv) {
   const absl::StatusOr<CommandLine> line = ParseFlags(argc, argv);
   if (line.ok() && line->help) {
-    std::cout << FlagsHelp(kAbout, "scheduler/");
+    std::cout << FlagsHelp(kAbout, {"scheduler/"});
     return kExitOk;
   }
   if (line.ok() && line->version) {

@@ -80,7 +80,7 @@ int Main(int argc, char** argv) {
     return kExitOk;
   }
   if (command_line->help) {
-    std::cout << FlagsHelp(kAbout, "worker/");
+    std::cout << FlagsHelp(kAbout, {"worker/"});
     return kExitOk;
   }
   if (!command_line->positional.empty()) {

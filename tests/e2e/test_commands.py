@@ -6,6 +6,7 @@ import signal
 import subprocess
 
 import grpc
+import pytest
 
 from conftest import BUILD, Completion, Server, wait_until
 from octavo.v1 import admin_service_pb2, admin_service_pb2_grpc
@@ -44,6 +45,42 @@ def test_top_shows_what_the_scheduler_counts(server):
     assert run.returncode == 0, run.stderr
     assert "1 running, 0 waiting, 0 paused" in run.stdout, run.stdout
     assert max(map(len, run.stdout.splitlines())) <= 80
+
+
+def test_capacity_compares_policies_on_given_lengths():
+    run = octavo("capacity", "--lengths", "40,128,300,64,210,96,180,48,150,80,60,420,33,256,90,110", "--num_blocks", "128",
+                 "--block_size", "16", "--max_model_len", "512")
+    assert run.returncode == 0, run.stderr
+    rows = {line.split()[0]: line.split()[1:4] for line in run.stdout.splitlines()[2:]}
+    assert rows["paged"] == ["13", "118", "118"], run.stdout
+    assert rows["reserve_max"] == ["4", "128", "34"], run.stdout
+
+
+def test_capacity_plans_from_a_model_file():
+    run = octavo("capacity", "--model", os.environ["OCTAVO_MODEL"], "--kv_memory", "360MiB", "--max_model_len", "1024")
+    assert run.returncode == 0, run.stderr
+    assert "23040 bytes of KV in f16" in run.stdout
+    assert "1024 blocks of 16: 16384 tokens" in run.stdout
+    assert "16 requests at full length" in run.stdout
+    assert "bound by     KV memory" in run.stdout
+
+
+@pytest.mark.parametrize("arguments, complaint", [
+    (["capacity"], "give --model or --config, --lengths or --trace"),
+    (["capacity", "--lengths", "40,x", "--num_blocks", "9"], 'has "x"'),
+    (["capacity", "--lengths", "40"], "num_blocks is 0"),
+    (["capacity", "--lengths", "40", "--num_blocks", "9", "--block_size", "257"], "block_size is 257; it must be 1 to 256"),
+    (["capacity", "--lengths", "40", "--num_blocks", "9", "--contiguous_allocator", "best_fit"], "must be buddy or first_fit"),
+    (["capacity", "--config", "/nonexistent", "--memory", "80GiB"], "cannot read --config /nonexistent"),
+    (["capacity", "--config", "/nonexistent", "--memory", "80 apples"], '"80 apples" is no size'),
+    (["capacity", "--trace", "/nonexistent"], "cannot open /nonexistent"),
+    (["serve", "--num_blocks", "9"], "octavo serve does not take --num_blocks, which is a flag of octavo capacity; flags of the scheduler go after --"),
+    (["top", "--temperature", "1"], "octavo top does not take --temperature, which is a flag of octavo generate and octavo chat"),
+])
+def test_a_bad_command_line_is_refused_with_what_to_do(arguments, complaint):
+    run = octavo(*arguments)
+    assert run.returncode == 2, run
+    assert complaint in run.stderr, run.stderr
 
 
 def test_an_installed_copy_serves(folder):

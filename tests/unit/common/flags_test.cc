@@ -62,7 +62,7 @@ TEST(FlagsTest, KnowsHelpAndVersion) {
 }
 
 TEST(FlagsTest, HelpListsTheFlagsOfOneFolderWithTheirDefaults) {
-  const std::string help = FlagsHelp("About this.", "unit/common/flags_test");
+  const std::string help = FlagsHelp("About this.", {"unit/common/flags_test"});
   EXPECT_THAT(help, HasSubstr("About this."));
   EXPECT_THAT(help, HasSubstr("--test_count\n      A count.\n      Default: 5"));
   EXPECT_THAT(help, ::testing::Not(HasSubstr("--flagfile")));
