@@ -42,6 +42,9 @@ ABSL_FLAG(uint32_t, max_sequences, 256, "Sequences running at once.");
 ABSL_FLAG(uint32_t, max_queued_requests, 1024,
           "Requests waiting at once; more are RESOURCE_EXHAUSTED.");
 ABSL_FLAG(bool, prefix_cache, true, "Reuse the KV of prompts that begin alike.");
+ABSL_FLAG(uint32_t, prefix_match_unit, 1,
+          "What begins alike is reused up to a multiple of this many tokens inside a block, 1 to "
+          "--block_size. 1: every token; the block size: whole blocks only.");
 ABSL_FLAG(uint32_t, steps_in_flight, 2,
           "1 or 2; with 2 the next step is planned while the last one runs.");
 
@@ -90,10 +93,10 @@ absl::Status CheckDurations() {
 
 std::map<std::string, std::string> LimitsInForce() {
   std::map<std::string, std::string> limits;
-  for (const char* flag :
-       {"block_size", "num_blocks", "max_step_tokens", "long_prefill_token_limit", "max_sequences",
-        "max_queued_requests", "min_priority", "max_priority", "drain_timeout", "step_deadline",
-        "replica_grace", "slow_reader_timeout", "steps_in_flight"}) {
+  for (const char* flag : {"block_size", "num_blocks", "prefix_match_unit", "max_step_tokens",
+                           "long_prefill_token_limit", "max_sequences", "max_queued_requests",
+                           "min_priority", "max_priority", "drain_timeout", "step_deadline",
+                           "replica_grace", "slow_reader_timeout", "steps_in_flight"}) {
     limits[flag] = absl::FindCommandLineFlag(flag)->CurrentValue();
   }
   return limits;
@@ -117,6 +120,9 @@ absl::StatusOr<SchedulerConfig> ConfigFromFlags() {
   const uint32_t block_size = absl::GetFlag(FLAGS_block_size);
   if (block_size < 1 || block_size > kMaxBlockSize)
     return Bad("block_size", absl::StrCat("1 to ", kMaxBlockSize));
+  const uint32_t prefix_match_unit = absl::GetFlag(FLAGS_prefix_match_unit);
+  if (prefix_match_unit < 1 || prefix_match_unit > block_size)
+    return Bad("prefix_match_unit", absl::StrCat("1 to --block_size (", block_size, ")"));
   const std::string kv_dtype = absl::GetFlag(FLAGS_kv_dtype);
   if (!kv_dtype.empty() && !ParseKvType(kv_dtype).ok()) return Bad("kv_dtype", "f16 or bf16");
   OCTAVO_RETURN_IF_ERROR(CheckDurations());
@@ -130,6 +136,7 @@ absl::StatusOr<SchedulerConfig> ConfigFromFlags() {
   engine.max_waiting_requests = absl::GetFlag(FLAGS_max_queued_requests);
   engine.max_steps_in_flight = absl::GetFlag(FLAGS_steps_in_flight);
   engine.prefix_cache = absl::GetFlag(FLAGS_prefix_cache);
+  engine.prefix_match_unit = prefix_match_unit;
   std::random_device entropy;
   engine.prefix_seed = uint64_t{entropy()} << 32 | entropy();
 

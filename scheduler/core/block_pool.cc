@@ -70,7 +70,8 @@ void BlockPool::AddReference(BlockId id) {
 void BlockPool::Release(std::span<const BlockId> blocks) {
   for (const BlockId id : blocks) {
     Block& block = blocks_[id.value()];
-    CHECK_GT(block.references, 0u) << "block " << id << " is released more often than it was taken";
+    CHECK_GT(reference_count(id), 0u)
+        << "block " << id << " is released more often than it was taken";
     --block.references;
     shared_count_ -= block.references == 1;
     if (block.references == 0 && block.has_prefix) {
@@ -85,8 +86,18 @@ void BlockPool::Release(std::span<const BlockId> blocks) {
 }
 
 void BlockPool::MarkPrefix(BlockId id) {
-  CHECK_GT(blocks_[id.value()].references, 0u) << "block " << id << " is not held";
+  CHECK_GT(reference_count(id), 0u) << "block " << id << " is not held";
   blocks_[id.value()].has_prefix = true;
+}
+
+void BlockPool::ClearPrefix(BlockId id) {
+  Block& block = blocks_[id.value()];
+  CHECK(block.has_prefix) << "block " << id << " has no prefix";
+  block.has_prefix = false;
+  if (block.references > 0) return;
+  --cached_count_;
+  queue_.Remove(id);
+  queue_.PushFront(id);
 }
 
 void BlockPool::ClearPrefixes() {

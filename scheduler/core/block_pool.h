@@ -92,6 +92,9 @@ class BlockPool {
 
   // The block's content entered the prefix index. REQUIRES: held.
   void MarkPrefix(BlockId block);
+  // It left the index: a cached block is free now, and the next to be taken. REQUIRES:
+  // has_prefix(block).
+  void ClearPrefix(BlockId block);
   // No block has a prefix any more; the queue keeps its order. REQUIRES: held_count() == 0.
   void ClearPrefixes();
 
@@ -101,8 +104,8 @@ class BlockPool {
 
  private:
   struct Block {
-    uint32_t references = 0;
-    bool has_prefix = false;
+    uint32_t references : 31 = 0;
+    uint32_t has_prefix : 1 = false;
   };
 
   std::vector<Block> blocks_;  // [capacity]

@@ -124,7 +124,7 @@ class Engine {
   // Takes a running sequence's place and blocks, and tells the worker with the next plan. Its state
   // is the caller's to change.
   void Vacate(SequenceSlot slot);
-  StepPlan MakePlan(const std::vector<ChosenRow>& rows);
+  StepPlan MakePlan(const PlanChoice& choice);
   void AddRow(const ChosenRow& row, StepPlan& plan, StepInFlight& flight);
 
   // engine_results.cc: what replicas tell.

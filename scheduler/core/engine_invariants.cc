@@ -57,6 +57,12 @@ absl::Status Engine::CheckSequence(const Request& request) const {
     return Fault(sequence, absl::StrCat(sequence.table.indexed_count(), " blocks are indexed of ",
                                         full, " full ones"));
   }
+  for (uint32_t i = sequence.table.indexed_count(); i < sequence.table.size(); ++i) {
+    if (replica_->ledger.index().Contains(sequence.table[i])) {
+      return Fault(sequence, absl::StrCat("block ", sequence.table[i].value(), " at index ", i,
+                                          " is indexed and will be written"));
+    }
+  }
   for (uint32_t i = 0; i < sequence.table.indexed_count(); ++i) {
     const auto stored = replica_->ledger.index().TokensOf(sequence.table[i]);
     if (!std::equal(stored.begin(), stored.end(),

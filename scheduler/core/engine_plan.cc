@@ -26,7 +26,7 @@ bool Engine::PlanNext(absl::Time now, std::vector<Action>& actions) {
   }
   // Hits first: a block somebody was promised must not be evicted for another row of the same step.
   for (Admission& admission : choice_.admitted) Admit(admission, now, actions);
-  StepPlan plan = MakePlan(choice_.rows);
+  StepPlan plan = MakePlan(choice_);
   ++counters_.steps_planned;
   trace_.AddPlan(plan, now);
   actions.push_back(SendPlan{std::move(plan)});
@@ -41,7 +41,9 @@ void Engine::Admit(Admission& admission, absl::Time now, Actions& actions) {
   waiting_tokens_ -= sequence.prompt_token_count;
   Move(sequence, SequenceState::kRunning);
   replica_->ledger.Share(admission.hit, sequence.table);
-  sequence.written = admission.hit.token_count;
+  // The copy of the hit's run is part of the step to come: until that is done, only whole blocks
+  // are written.
+  sequence.written = admission.hit.token_count - admission.hit.run.token_count;
   sequence.planned = admission.hit.token_count;
   sequence.target_blocks = admission.target_blocks;
   replica_->promised_blocks += sequence.promised_blocks();
@@ -52,8 +54,8 @@ void Engine::Admit(Admission& admission, absl::Time now, Actions& actions) {
                                   }),
                  admission.slot);
   if (request.admitted.has_value()) {
-    if (sequence.given_up > sequence.written) {
-      counters_.recomputed_tokens += sequence.given_up - sequence.written;
+    if (sequence.given_up > sequence.planned) {
+      counters_.recomputed_tokens += sequence.given_up - sequence.planned;
     }
     sequence.given_up = 0;
     return;
@@ -99,17 +101,23 @@ void Engine::Vacate(SequenceSlot slot) {
     replica_->releases.push_back(sequence.id);
     sequence.on_worker = false;
   }
+  KvLedger& ledger = replica_->ledger;
+  if (!sequence.request->no_cache) {
+    ledger.IndexLeaf(sequence.tokens, sequence.written, sequence.request->prefix_scope,
+                     replica_->last_settled, sequence.table);
+  }
   if (sequence.last_step > replica_->last_settled) {
-    replica_->ledger.ReleaseAfter(sequence.last_step, sequence.table);
+    ledger.ReleaseAfter(sequence.last_step, sequence.table);
   } else {
-    replica_->ledger.Release(sequence.table);
+    ledger.Release(sequence.table);
   }
   sequence.written = 0;
   sequence.planned = 0;
 }
 
-StepPlan Engine::MakePlan(const std::vector<ChosenRow>& rows) {
+StepPlan Engine::MakePlan(const PlanChoice& choice) {
   Replica& replica = *replica_;
+  const std::vector<ChosenRow>& rows = choice.rows;
   replica.last_planned = StepNumber(replica.last_planned.value() + 1);
   StepPlan plan{.replica_id = replica.id,
                 .epoch = replica.epoch,
@@ -123,6 +131,15 @@ StepPlan Engine::MakePlan(const std::vector<ChosenRow>& rows) {
   StepInFlight flight{.step = plan.step};
   flight.rows.reserve(rows.size());
   for (const ChosenRow& row : rows) AddRow(row, plan, flight);
+  for (const Admission& admission : choice.admitted) {
+    const PrefixHit& hit = admission.hit;
+    if (hit.run.token_count == 0) continue;
+    plan.layer_groups[0].copies.push_back(
+        {.source = hit.run.block,
+         .destination = sequences_[admission.slot].table[hit.block_count()],
+         .token_count = hit.run.token_count});
+    replica.ledger.ReleaseAfter(plan.step, hit.run.block);
+  }
   plan.layer_groups[0].digest = replica.digest;
   flight.digest = replica.digest;
   replica.in_flight.push_back(std::move(flight));

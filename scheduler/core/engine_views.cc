@@ -168,6 +168,7 @@ PrefixLookup Engine::LookupPrefix(std::span<const TokenId> tokens,
                                   absl::string_view cache_salt) const {
   if (!replica_) return {};
   PrefixHit hit = replica_->ledger.FindPrefix(tokens, cache_salt);
+  if (hit.run.token_count > 0) hit.blocks.push_back(hit.run.block);
   return {hit.token_count, std::move(hit.blocks)};
 }
 

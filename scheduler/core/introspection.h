@@ -129,14 +129,14 @@ struct BlockRecord {
   std::string prefix_hash;  // 32 hex digits; empty unless indexed
   std::optional<BlockId>
       parent;  // an indexed block of the prefix before it; absent at the start of a sequence
-  uint32_t token_count = 0;           // known in the index: block_size if indexed, else 0
+  uint32_t token_count = 0;           // known in the index: up to block_size if indexed, else 0
   std::vector<TokenId> first_tokens;  // at most 16 of them
   StepNumber valid_from;  // the step whose completion made its content valid; 0 unless indexed
 };
 
 struct PrefixLookup {
   uint32_t hit_token_count = 0;  // of the tokens asked about; at most all but the last
-  std::vector<BlockId> blocks;
+  std::vector<BlockId> blocks;   // in order; of the last one perhaps a part, which would be copied
 };
 
 // One planned step. `result` is absent while it is in flight and if it was rolled back.

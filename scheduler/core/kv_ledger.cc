@@ -15,22 +15,33 @@ constexpr uint32_t kDescribedTokens = 16;
 }  // namespace
 
 KvLedger::KvLedger(const KvLayout& layout, uint32_t block_count, bool prefix_cache,
-                   uint64_t prefix_seed)
+                   uint32_t prefix_match_unit, uint64_t prefix_seed)
     : layout_(layout),
       pool_(block_count),
-      index_(block_count, layout.block_size, prefix_seed),
-      prefix_cache_(prefix_cache) {
+      index_(block_count, layout.block_size, prefix_match_unit < layout.block_size, prefix_seed),
+      prefix_cache_(prefix_cache),
+      prefix_match_unit_(prefix_match_unit) {
   CHECK(layout.Validate().ok()) << layout.Validate();
   CHECK_GE(block_count, 1u);
+  CHECK_GE(prefix_match_unit, 1u);
 }
 
 PrefixHit KvLedger::FindPrefix(std::span<const TokenId> tokens, absl::string_view scope) const {
   PrefixHit hit;
   if (tokens.empty()) return hit;
-  hit.node = index_.Find(tokens.first(tokens.size() - 1), scope, hit.blocks);
-  hit.token_count = static_cast<uint32_t>(hit.blocks.size()) * layout_.block_size;
+  const auto reusable = tokens.first(tokens.size() - 1);
+  hit.node = index_.Find(reusable, scope, hit.blocks);
+  hit.token_count = hit.block_count() * layout_.block_size;
   for (const BlockId block : hit.blocks) {
     hit.idle_block_count += pool_.reference_count(block) == 0;
+  }
+  PrefixRun run = index_.FindRun(hit.node, scope, reusable.subspan(hit.token_count));
+  run.token_count -= run.token_count % prefix_match_unit_;
+  if (run.token_count > 0) {
+    hit.run = run;
+    hit.token_count += run.token_count;
+    hit.run_is_idle = pool_.reference_count(run.block) == 0;
+    hit.idle_block_count += hit.run_is_idle;
   }
   return hit;
 }
@@ -44,6 +55,7 @@ uint32_t KvLedger::CountFreedBy(const BlockTable& table) const {
 void KvLedger::Share(const PrefixHit& hit, BlockTable& table) {
   CHECK(table.empty());
   for (const BlockId block : hit.blocks) pool_.AddReference(block);
+  if (hit.run.token_count > 0) pool_.AddReference(hit.run.block);
   table.blocks_ = hit.blocks;
   table.indexed_count_ = table.size();
   table.node_ = hit.node;
@@ -61,17 +73,32 @@ void KvLedger::Append(uint32_t count, BlockTable& table) {
   }
 }
 
+PrefixNode KvLedger::Index(BlockId block, absl::string_view scope, const PrefixNode& parent,
+                           std::span<const TokenId> tokens, StepNumber step) {
+  const PrefixIndex::Entered entered = index_.Insert(block, scope, parent, tokens, step);
+  pool_.MarkPrefix(block);
+  if (entered.covered) pool_.ClearPrefix(*entered.covered);
+  return entered.node;
+}
+
 void KvLedger::IndexFull(std::span<const TokenId> tokens, uint32_t written_count,
                          absl::string_view scope, StepNumber step, BlockTable& table) {
   if (!prefix_cache_) return;
   const uint32_t block_size = layout_.block_size;
   for (; (table.indexed_count_ + 1) * block_size <= written_count; ++table.indexed_count_) {
-    const BlockId block = table.blocks_[table.indexed_count_];
-    table.node_ =
-        index_.Insert(block, scope, table.node_,
-                      tokens.subspan(table.indexed_count_ * block_size, block_size), step);
-    pool_.MarkPrefix(block);
+    table.node_ = Index(table.blocks_[table.indexed_count_], scope, table.node_,
+                        tokens.subspan(table.indexed_count_ * block_size, block_size), step);
   }
+}
+
+void KvLedger::IndexLeaf(std::span<const TokenId> tokens, uint32_t written_count,
+                         absl::string_view scope, StepNumber step, BlockTable& table) {
+  if (!prefix_cache_ || prefix_match_unit_ >= layout_.block_size) return;
+  const uint32_t begin = table.indexed_count_ * layout_.block_size;
+  const auto leaf = tokens.subspan(begin, written_count - begin);
+  if (leaf.size() < prefix_match_unit_) return;  // nobody would find it
+  if (index_.FindRun(table.node_, scope, leaf).token_count == leaf.size()) return;
+  Index(table.blocks_[table.indexed_count_], scope, table.node_, leaf, step);
 }
 
 void KvLedger::Release(BlockTable& table) {
@@ -85,6 +112,11 @@ void KvLedger::ReleaseAfter(StepNumber step, BlockTable& table) {
   returning_count_ += table.size();
   returning_.push_back({step, std::move(table.blocks_)});
   table = {};
+}
+
+void KvLedger::ReleaseAfter(StepNumber step, BlockId block) {
+  ++returning_count_;
+  returning_.push_back({step, {block}});
 }
 
 void KvLedger::CompleteThrough(StepNumber step) {

@@ -8,7 +8,8 @@
 // Thread-compatible: owned by the engine's loop.
 // Invariants: (1) A block has a prefix in the pool iff it is in the index. (2) A block released
 // while a step in flight uses it stays held until that step is done. (3) Only content that a
-// completed step has written is indexed.
+// completed step has written is indexed. (4) A leaf, that is an indexed block that is not full, is
+// in no table: who has its tokens has a copy, so nobody writes into what others may read.
 
 #include <cstdint>
 #include <span>
@@ -25,19 +26,34 @@
 
 namespace octavo {
 
-// Blocks that already hold the beginning of some tokens.
+// What already holds the beginning of some tokens: whole blocks, then a part of another one, whose
+// tokens are copied to a block of one's own.
 struct PrefixHit {
-  std::vector<BlockId> blocks;
-  PrefixNode node;
-  uint32_t token_count = 0;
-  uint32_t idle_block_count = 0;  // of them, those nobody holds: taking them makes fewer available
+  std::vector<BlockId> blocks;    // whole ones, to be shared
+  PrefixNode node;                // of their prefix
+  PrefixRun run;                  // to be copied; token_count 0: nothing
+  uint32_t token_count = 0;       // of blocks and run together
+  uint32_t idle_block_count = 0;  // blocks, and the run's, that nobody holds: taking them makes
+                                  // fewer available
+  bool run_is_idle = false;       // the run's is one of them
+
+  uint32_t block_count() const { return static_cast<uint32_t>(blocks.size()); }
+  // Whole blocks only: the run's block need not be there any more.
+  void DropRun() {
+    token_count -= run.token_count;
+    idle_block_count -= run_is_idle;
+    run = {};
+    run_is_idle = false;
+  }
 };
 
 class KvLedger {
  public:
-  // REQUIRES: layout.Validate() is OK; block_count >= 1. `prefix_cache` false: nothing is ever
-  // indexed.
-  KvLedger(const KvLayout& layout, uint32_t block_count, bool prefix_cache, uint64_t prefix_seed);
+  // REQUIRES: layout.Validate() is OK; block_count >= 1; prefix_match_unit >= 1. `prefix_cache`
+  // false: nothing is ever indexed. Runs of a block's tokens are found in multiples of
+  // `prefix_match_unit`: from block_size on none is, and no part-filled block is indexed.
+  KvLedger(const KvLayout& layout, uint32_t block_count, bool prefix_cache,
+           uint32_t prefix_match_unit, uint64_t prefix_seed);
 
   const KvLayout& layout() const { return layout_; }
   const BlockPool& pool() const { return pool_; }
@@ -52,8 +68,9 @@ class KvLedger {
   // How many blocks releasing the table would really bring back: those nobody else holds.
   uint32_t CountFreedBy(const BlockTable& table) const;
 
-  // Starts a table with a hit's blocks. REQUIRES: the table is empty; nothing was taken or released
-  // since FindPrefix.
+  // Starts a table with a hit's blocks, and holds the block of its run, if it has one, until
+  // ReleaseAfter: the caller has its tokens copied. REQUIRES: the table is empty; nothing was taken
+  // or released since FindPrefix.
   void Share(const PrefixHit& hit, BlockTable& table);
   // Extends the table. REQUIRES: count <= available_count().
   void Append(uint32_t count, BlockTable& table);
@@ -61,10 +78,16 @@ class KvLedger {
   // of it by `step`.
   void IndexFull(std::span<const TokenId> tokens, uint32_t written_count, absl::string_view scope,
                  StepNumber step, BlockTable& table);
+  // Indexes the part-filled block after those, as a leaf, unless a block begins with its tokens
+  // already. Step `step` is done and has written the last of it. The sequence leaves the block:
+  // what follows is Release or ReleaseAfter, and steps in flight write above `written_count` only.
+  void IndexLeaf(std::span<const TokenId> tokens, uint32_t written_count, absl::string_view scope,
+                 StepNumber step, BlockTable& table);
   // Gives all blocks up, the last first, and empties the table.
   void Release(BlockTable& table);
   // The same, but the blocks stay held until `step`, which still uses them, is done.
   void ReleaseAfter(StepNumber step, BlockTable& table);
+  void ReleaseAfter(StepNumber step, BlockId block);
   // Steps up to `step` are done: what waited for them comes back.
   void CompleteThrough(StepNumber step);
   // Forgets every cached prefix. FailedPrecondition with the number of held blocks, if there are
@@ -82,10 +105,15 @@ class KvLedger {
     std::vector<BlockId> blocks;  // in the order of their release
   };
 
+  // Returns the node of the prefix that ends with the block.
+  PrefixNode Index(BlockId block, absl::string_view scope, const PrefixNode& parent,
+                   std::span<const TokenId> tokens, StepNumber step);
+
   KvLayout layout_;
   BlockPool pool_;
   PrefixIndex index_;
   bool prefix_cache_;
+  uint32_t prefix_match_unit_;
   std::vector<Returning> returning_;  // in the order they were given up
   uint32_t returning_count_ = 0;      // blocks in it
   uint64_t evicted_count_ = 0;

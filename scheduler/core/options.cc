@@ -29,6 +29,9 @@ absl::Status EngineOptions::Validate() const {
     return OutOfRange("max_waiting_tokens", max_waiting_tokens,
                       absl::StrCat("at least context_length (", context_length, ")").c_str());
   }
+  if (prefix_match_unit < 1) {
+    return OutOfRange("prefix_match_unit", prefix_match_unit, "at least 1 token");
+  }
   if (max_consecutive_resyncs < 1) {
     return OutOfRange("max_consecutive_resyncs", max_consecutive_resyncs, "at least 1");
   }

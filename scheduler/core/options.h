@@ -24,6 +24,9 @@ struct EngineOptions {
   uint64_t max_waiting_tokens = 8 << 20;  // prompt tokens of the waiting requests together
 
   bool prefix_cache = true;
+  // A prefix hit may end inside a block, at multiples of this many of its tokens: what matches
+  // there is copied. 1: at every token. The block size or more: whole blocks only.
+  uint32_t prefix_match_unit = 1;
   uint64_t prefix_seed = 0;  // keys the prefix hashes; drawn once per process
   uint32_t watermark_blocks =
       0;  // an admission leaves this many blocks for those that run; ignored when none runs

@@ -157,20 +157,22 @@ void Planner::ChooseWaiting(const SequenceStore& sequences, const RequestQueue& 
     if (!sequence.request->no_cache && !sequence.scores_due()) {
       hit = ledger.FindPrefix(sequence.tokens, sequence.request->prefix_scope);
     }
-    const uint32_t hit_blocks = static_cast<uint32_t>(hit.blocks.size());
-    const uint32_t need = target - hit_blocks + hit.idle_block_count;
     const uint32_t floor = running_count_ > 0 ? options_->watermark_blocks : 0;
-    if (need + floor > unpromised_) {
+    const auto need = [&] { return target - hit.block_count() + hit.idle_block_count; };
+    // An idle block that is only copied from comes on top of all others. What needs the whole pool
+    // could never have it: then those tokens are computed.
+    if (need() + floor > unpromised_ && hit.run_is_idle) hit.DropRun();
+    if (need() + floor > unpromised_) {
       // What a slow reader holds goes to who waits; the hit is looked up again when it is back.
       PreemptOne(sequences, 0, /*paused_only=*/true, choice);
       return;
     }
     const uint32_t tokens = ChunkOf(known - hit.token_count, budget_);
     const uint32_t blocks = ledger.layout().BlocksFor(uint64_t{hit.token_count} + tokens);
-    unpromised_ -= need;
+    unpromised_ -= need();
     budget_ -= tokens;
     ++running_count_;
-    choice.rows.push_back({slot, hit.token_count, tokens, blocks - hit_blocks});
+    choice.rows.push_back({slot, hit.token_count, tokens, blocks - hit.block_count()});
     choice.admitted.push_back({slot, std::move(hit), target});
   }
 }

@@ -12,7 +12,7 @@
 //  2. Admission: blocks for all tokens known must be available beside what is promised to others,
 //  and watermark_blocks more unless
 //     nothing runs. What is not taken in this step is promised. Nobody is admitted in a step in
-//     which somebody lacks blocks.
+//     which somebody lacks blocks. A hit's run is given up where its block is one too many.
 //  3. A running sequence takes promised blocks first. If it needs one more and none is left,
 //  somebody is preempted: paused sequences
 //     first, then the last in QueueKey order behind it; never one that frees nothing. Blocks that a

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <bit>
+#include <iterator>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/random.h"
+#include "common/status.h"
 #include "glog/logging.h"
 
 namespace octavo {
@@ -24,14 +27,24 @@ std::string PrefixKeyHex(const PrefixKey& key) {
   return absl::StrCat(absl::Hex(key.high, absl::kZeroPad16), absl::Hex(key.low, absl::kZeroPad16));
 }
 
-PrefixIndex::PrefixIndex(uint32_t capacity, uint32_t block_size, uint64_t seed, uint32_t key_bits)
+bool PrefixIndex::ChildOrder::Less(const Child& a, const Child& b) {
+  if (a.parent_node != b.parent_node) return a.parent_node < b.parent_node;
+  return std::lexicographical_compare(a.tokens.begin(), a.tokens.end(), b.tokens.begin(),
+                                      b.tokens.end());
+}
+
+PrefixIndex::PrefixIndex(uint32_t capacity, uint32_t block_size, bool finds_runs, uint64_t seed,
+                         uint32_t key_bits)
     : block_size_(block_size),
+      finds_runs_(finds_runs),
       seed_(Mix64(seed)),
       high_mask_(key_bits > 64 ? LowMask(key_bits - 64) : 0),
       low_mask_(LowMask(key_bits)),
       heads_(std::bit_ceil(std::max(capacity, 1u)), kNone),
       records_(capacity),
-      tokens_(size_t{capacity} * block_size) {
+      token_counts_(capacity),
+      tokens_(size_t{capacity} * block_size),
+      children_(ChildOrder(*this)) {
   CHECK_GE(block_size, 1u);
 }
 
@@ -49,6 +62,7 @@ PrefixKey PrefixIndex::RootKey(absl::string_view scope) const {
 PrefixKey PrefixIndex::ChildKey(const PrefixKey& parent, std::span<const TokenId> tokens) const {
   uint64_t high = Mix64(parent.high ^ seed_);
   uint64_t low = Mix64(parent.low ^ std::rotl(seed_, 32) ^ high);
+  if (tokens.size() != block_size_) high = Mix64(high ^ tokens.size());  // no full block's key
   size_t i = 0;
   for (; i + 1 < tokens.size(); i += 2) {
     const uint64_t pair =
@@ -98,9 +112,34 @@ PrefixNode PrefixIndex::Find(std::span<const TokenId> tokens, absl::string_view 
   return node.id == root->second.node ? PrefixNode{} : node;
 }
 
-PrefixNode PrefixIndex::Insert(BlockId block, absl::string_view scope, const PrefixNode& parent,
-                               std::span<const TokenId> tokens, StepNumber valid_from) {
-  CHECK_EQ(tokens.size(), block_size_);
+PrefixRun PrefixIndex::FindRun(const PrefixNode& parent, absl::string_view scope,
+                               std::span<const TokenId> tokens) const {
+  uint64_t node = parent.id;
+  if (node == 0) {
+    const auto root = roots_.find(scope);
+    if (root == roots_.end()) return {};
+    node = root->second.node;
+  }
+  PrefixRun longest;
+  const auto look_at = [&](uint32_t block) {
+    if (records_[block].parent_node != node) return;
+    const auto stored = TokensOf(BlockId(block));
+    const auto end = std::mismatch(stored.begin(), stored.end(), tokens.begin(), tokens.end());
+    const auto count = static_cast<uint32_t>(end.first - stored.begin());
+    if (count > longest.token_count) longest = {BlockId(block), count};
+  };
+  const auto place = children_.lower_bound(Child{node, tokens});
+  if (place != children_.end()) look_at(*place);
+  if (place != children_.begin()) look_at(*std::prev(place));
+  return longest;
+}
+
+PrefixIndex::Entered PrefixIndex::Insert(BlockId block, absl::string_view scope,
+                                         const PrefixNode& parent, std::span<const TokenId> tokens,
+                                         StepNumber valid_from) {
+  const bool is_full = tokens.size() == block_size_;
+  CHECK(is_full || (finds_runs_ && !tokens.empty() && tokens.size() < block_size_))
+      << tokens.size() << " tokens of " << block_size_;
   CHECK(!Contains(block)) << "block " << block << " is indexed already";
   PrefixNode above = parent;
   if (above.id == 0) {
@@ -112,41 +151,70 @@ PrefixNode PrefixIndex::Insert(BlockId block, absl::string_view scope, const Pre
     above = {root.node, RootKey(scope)};
   }
   const PrefixKey key = ChildKey(above.key, tokens);
-  const uint32_t twin = FindChild(key, above.id, tokens);
-  Record& record = records_[block.value()];
-  record = {.key = key,
-            .parent_key = above.key,
-            .node = twin == kNone ? ++last_node_ : records_[twin].node,
-            .parent_node = above.id,
-            .valid_from = valid_from};
+  const uint32_t twin = is_full ? FindChild(key, above.id, tokens) : kNone;
+  records_[block.value()] = {.key = key,
+                             .parent_key = above.key,
+                             .node = twin == kNone ? ++last_node_ : records_[twin].node,
+                             .parent_node = above.id,
+                             .valid_from = valid_from};
+  token_counts_[block.value()] = static_cast<uint16_t>(tokens.size());
   std::copy(tokens.begin(), tokens.end(), tokens_.begin() + size_t{block.value()} * block_size_);
-  // A new prefix goes to the head of its bucket, a twin right behind the one that is found before
-  // it.
-  if (twin == kNone) {
-    uint32_t& head = heads_[BucketOf(key)];
-    record.next = head;
-    head = block.value();
-    ++prefix_count_;
-  } else {
-    record.previous = twin;
-    record.next = records_[twin].next;
-    records_[twin].next = block.value();
-  }
-  if (record.next != kNone) records_[record.next].previous = block.value();
+  if (is_full) LinkIntoBucket(block.value(), twin);
   ++block_count_;
-  return {record.node, key};
+  Entered entered{.node = NodeOf(block)};
+  if (twin != kNone) return entered;
+  ++prefix_count_;
+  if (finds_runs_) entered.covered = InsertChild(block.value());
+  if (entered.covered) Remove(*entered.covered);
+  return entered;
+}
+
+// A new prefix goes to the head of its bucket, a twin right behind the one that is found before it.
+void PrefixIndex::LinkIntoBucket(uint32_t block, uint32_t twin) {
+  Record& record = records_[block];
+  uint32_t& before = twin == kNone ? heads_[BucketOf(record.key)] : records_[twin].next;
+  record.previous = twin;
+  record.next = std::exchange(before, block);
+  if (record.next != kNone) records_[record.next].previous = block;
+}
+
+bool PrefixIndex::Begins(uint32_t a, uint32_t b) const {
+  const auto first = TokensOf(BlockId(a));
+  const auto second = TokensOf(BlockId(b));
+  return records_[a].parent_node == records_[b].parent_node && first.size() <= second.size() &&
+         std::equal(first.begin(), first.end(), second.begin());
+}
+
+// Since no child begins with another, at most one leaf can be covered, and nothing stands between
+// it and the newcomer.
+std::optional<BlockId> PrefixIndex::InsertChild(uint32_t block) {
+  const auto [place, is_new] = children_.insert(block);
+  CHECK(is_new && (std::next(place) == children_.end() || !Begins(block, *std::next(place))))
+      << "block " << block << " is a leaf that another child begins with";
+  if (place == children_.begin() || !Begins(*std::prev(place), block)) return std::nullopt;
+  return BlockId(*std::prev(place));
 }
 
 void PrefixIndex::Remove(BlockId block) {
   CHECK(Contains(block)) << "block " << block << " is not indexed";
   Record& record = records_[block.value()];
-  if (record.previous == kNone) {
-    heads_[BucketOf(record.key)] = record.next;
-  } else {
-    records_[record.previous].next = record.next;
+  const auto child = children_.find(block.value());
+  const bool is_child = child != children_.end() && *child == block.value();
+  if (is_child) children_.erase(child);
+  if (!IsLeaf(block.value())) {
+    if (record.previous == kNone) {
+      heads_[BucketOf(record.key)] = record.next;
+    } else {
+      records_[record.previous].next = record.next;
+    }
+    if (record.next != kNone) records_[record.next].previous = record.previous;
   }
-  if (record.next != kNone) records_[record.next].previous = record.previous;
-  if (FindNode({record.node, record.key}) == kNone) --prefix_count_;
+  const uint32_t twin = FindNode({record.node, record.key});
+  if (twin == kNone) {
+    --prefix_count_;
+  } else if (is_child) {
+    children_.insert(twin);
+  }
   if (record.parent_node & kRootBit) {
     const auto scope = scope_of_root_.find(record.parent_node);
     const auto root = roots_.find(scope->second);
@@ -161,6 +229,7 @@ void PrefixIndex::Remove(BlockId block) {
 
 void PrefixIndex::Clear() {
   std::fill(heads_.begin(), heads_.end(), kNone);
+  children_.clear();
   std::fill(records_.begin(), records_.end(), Record{});
   roots_.clear();
   scope_of_root_.clear();
@@ -174,7 +243,8 @@ PrefixNode PrefixIndex::NodeOf(BlockId block) const {
 }
 
 std::span<const TokenId> PrefixIndex::TokensOf(BlockId block) const {
-  return std::span(tokens_).subspan(size_t{block.value()} * block_size_, block_size_);
+  return std::span(tokens_).subspan(size_t{block.value()} * block_size_,
+                                    token_counts_[block.value()]);
 }
 
 std::optional<BlockId> PrefixIndex::ParentOf(BlockId block) const {
@@ -185,37 +255,64 @@ std::optional<BlockId> PrefixIndex::ParentOf(BlockId block) const {
   return BlockId(parent);
 }
 
+absl::Status PrefixIndex::CheckBlock(uint32_t i) const {
+  const Record& record = records_[i];
+  const auto fault = [i](const char* what) {
+    return absl::InternalError(absl::StrCat("indexed block ", i, ": ", what));
+  };
+  const auto tokens = TokensOf(BlockId(i));
+  if (tokens.empty() || tokens.size() > block_size_) return fault("it has a wrong token count");
+  if (ChildKey(record.parent_key, tokens) != record.key) {
+    return fault("its key is not the hash of its parent and tokens");
+  }
+  if (record.parent_node & kRootBit) {
+    if (!scope_of_root_.contains(record.parent_node)) return fault("its scope is gone");
+  } else if (!ParentOf(BlockId(i)).has_value()) {
+    return fault("its parent is not indexed");
+  }
+  const uint32_t found = IsLeaf(i) ? i : FindChild(record.key, record.parent_node, tokens);
+  if (found == kNone || records_[found].node != record.node) return fault("it cannot be found");
+  if (!finds_runs_) return absl::OkStatus();
+  const auto child = children_.find(i);
+  if (child == children_.end() || *child != found) return fault("it is not among the children");
+  return absl::OkStatus();
+}
+
+absl::Status PrefixIndex::CheckChildren() const {
+  if (children_.size() != (finds_runs_ ? prefix_count_ : 0)) {
+    return absl::InternalError(absl::StrCat("prefix index counts ", prefix_count_,
+                                            " prefixes and orders ", children_.size()));
+  }
+  for (auto it = children_.begin(); it != children_.end(); ++it) {
+    const auto next = std::next(it);
+    if (!Contains(BlockId(*it)) || (next != children_.end() && Begins(*it, *next))) {
+      return absl::InternalError(
+          absl::StrCat("child ", *it, " is not indexed, or another begins with it"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status PrefixIndex::CheckInvariants() const {
-  uint32_t indexed = 0;
+  uint32_t full = 0;
+  uint32_t leaves = 0;
   uint32_t reachable = 0;
   for (uint32_t i = 0; i < records_.size(); ++i) {
-    const Record& record = records_[i];
-    if (record.node == 0) continue;
-    ++indexed;
-    const auto fault = [i](const char* what) {
-      return absl::InternalError(absl::StrCat("indexed block ", i, ": ", what));
-    };
-    if (ChildKey(record.parent_key, TokensOf(BlockId(i))) != record.key) {
-      return fault("its key is not the hash of its parent and tokens");
-    }
-    if (record.parent_node & kRootBit) {
-      if (!scope_of_root_.contains(record.parent_node)) return fault("its scope is gone");
-    } else if (!ParentOf(BlockId(i)).has_value()) {
-      return fault("its parent is not indexed");
-    }
-    const uint32_t found = FindChild(record.key, record.parent_node, TokensOf(BlockId(i)));
-    if (found == kNone || records_[found].node != record.node) return fault("it cannot be found");
+    if (!Contains(BlockId(i))) continue;
+    ++(IsLeaf(i) ? leaves : full);
+    OCTAVO_RETURN_IF_ERROR(CheckBlock(i));
   }
   for (const uint32_t head : heads_) {
     for (uint32_t i = head; i != kNone && reachable <= records_.size(); i = records_[i].next) {
       ++reachable;
     }
   }
-  if (indexed != block_count_ || reachable != block_count_) {
+  if (full + leaves != block_count_ || reachable != full) {
     return absl::InternalError(absl::StrCat("prefix index counts ", block_count_, " blocks, has ",
-                                            indexed, " and reaches ", reachable));
+                                            full, " full ones and ", leaves,
+                                            " leaves, and reaches ", reachable));
   }
-  return absl::OkStatus();
+  return CheckChildren();
 }
 
 }  // namespace octavo

@@ -1,7 +1,8 @@
 #pragma once
 
-// Which block holds the KV of which prefix. A block enters when it is full and its content is known
-// to be written; it is found by whoever has the same tokens before and in it, under the same scope.
+// Which block holds the KV of which prefix. A block enters when its content is known to be written:
+// a full one, or a part-filled one that nobody will write any more. It is found by whoever has the
+// same tokens before it, and in it or at its beginning, under the same scope.
 //
 // Idea. A full block's identity is (the prefix before it, its tokens). Prefixes are chained: the
 // key of a block is a 128-bit hash of its parent's key and its own tokens, so a lookup walks down
@@ -14,12 +15,22 @@
 // Two sequences may have computed the same prefix: then several blocks share a node. The one that
 // entered first is found, the next takes its place when it is evicted.
 //
-// Layout. One 64-byte record and block_size tokens per block, chained into a table of bucket heads
-// by links inside the records: nothing is allocated after construction (but a scope's string).
+// Runs. Where no whole block goes on, a block may still begin like the tokens wanted. The blocks
+// that follow a prefix, its children, are ordered by their tokens, as in a dictionary: whoever
+// shares the longest run with a word stands right before or right after the word's own place, so
+// one descent finds it among any number of children. A part-filled block is a *leaf*: it has no
+// children and is found through this order alone. A leaf that another child begins with would never
+// be found, so there is none: it does not enter, and leaves when a longer child comes.
+//
+// Layout. One 64-byte record, a count and block_size tokens per block, chained into a table of
+// bucket heads by links inside the records; and 4 bytes (about 6 with the tree's slack) in the
+// order of children, a B-tree of block ids: the one thing that is allocated after construction (but
+// a scope's string).
 //
 // Thread-compatible: owned by the engine's loop.
-// Invariants: (1) An indexed block's parent node is a root or the node of another indexed block.
-// (2) Node ids are never reused.
+// Invariants: (1) An indexed block's parent node is a root or the node of a full indexed block.
+// (2) Node ids are never reused. (3) Of the children of a node, none begins with all tokens of
+// another, twins apart.
 
 #include <cstdint>
 #include <optional>
@@ -27,6 +38,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/btree_set.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -49,22 +61,43 @@ struct PrefixNode {
   friend bool operator==(const PrefixNode&, const PrefixNode&) = default;
 };
 
+// The first `token_count` tokens of a block; 0: none.
+struct PrefixRun {
+  BlockId block;
+  uint32_t token_count = 0;
+
+  friend bool operator==(const PrefixRun&, const PrefixRun&) = default;
+};
+
 class PrefixIndex {
  public:
-  // `seed` keys the hashes, so that nobody outside can aim for one bucket. `key_bits` < 128 cuts
-  // them: for tests of collisions.
-  PrefixIndex(uint32_t capacity, uint32_t block_size, uint64_t seed, uint32_t key_bits = 128);
+  // `finds_runs` false: only whole blocks enter and are found, and children are not ordered. `seed`
+  // keys the hashes, so that nobody outside can aim for one bucket. `key_bits` < 128 cuts them: for
+  // tests of collisions.
+  PrefixIndex(uint32_t capacity, uint32_t block_size, bool finds_runs, uint64_t seed,
+              uint32_t key_bits = 128);
+  PrefixIndex(PrefixIndex&&) = default;
+  PrefixIndex& operator=(PrefixIndex&&) = default;
 
   // Appends the blocks of the longest indexed prefix of `tokens`, whole blocks only, and returns
   // its node.
   PrefixNode Find(std::span<const TokenId> tokens, absl::string_view scope,
                   std::vector<BlockId>& blocks) const;
 
-  // Block `block` holds `tokens` after the prefix `parent`. Returns the node of the prefix that
-  // ends with it. REQUIRES: !Contains(block); tokens.size() == block_size; `parent` is the empty
-  // prefix or indexed under the same scope.
-  PrefixNode Insert(BlockId block, absl::string_view scope, const PrefixNode& parent,
-                    std::span<const TokenId> tokens, StepNumber valid_from);
+  // Of the blocks right after the prefix `parent`, the one that shares the longest run of leading
+  // tokens with `tokens`. Time grows with the logarithm of the number of indexed blocks.
+  PrefixRun FindRun(const PrefixNode& parent, absl::string_view scope,
+                    std::span<const TokenId> tokens) const;
+
+  // Block `block` holds `tokens` after the prefix `parent`. REQUIRES: !Contains(block); `parent` is
+  // the empty prefix or a full block's, indexed under the same scope; 1 to block_size tokens, and
+  // if they are fewer (a leaf), finds_runs and no child of `parent` begins with all of them.
+  struct Entered {
+    PrefixNode node;                 // of the prefix that ends with the block
+    std::optional<BlockId> covered;  // a leaf that `tokens` begin with: it has left the index
+  };
+  Entered Insert(BlockId block, absl::string_view scope, const PrefixNode& parent,
+                 std::span<const TokenId> tokens, StepNumber valid_from);
 
   // REQUIRES: Contains(block).
   void Remove(BlockId block);
@@ -102,6 +135,36 @@ class PrefixIndex {
     uint64_t node = 0;
     uint32_t child_count = 0;  // indexed blocks right under it
   };
+  struct Child {
+    uint64_t parent_node;
+    std::span<const TokenId> tokens;
+  };
+  // By parent, then by tokens as in a dictionary. It looks into the arrays of the index, which stay
+  // where they are when the index is moved.
+  class ChildOrder {
+   public:
+    using is_transparent = void;
+    explicit ChildOrder(const PrefixIndex& index)
+        : records_(index.records_.data()),
+          token_counts_(index.token_counts_.data()),
+          tokens_(index.tokens_.data()),
+          block_size_(index.block_size_) {}
+    bool operator()(uint32_t a, uint32_t b) const { return Less(Of(a), Of(b)); }
+    bool operator()(uint32_t a, const Child& b) const { return Less(Of(a), b); }
+    bool operator()(const Child& a, uint32_t b) const { return Less(a, Of(b)); }
+
+   private:
+    static bool Less(const Child& a, const Child& b);
+    Child Of(uint32_t block) const {
+      return {records_[block].parent_node,
+              {tokens_ + size_t{block} * block_size_, token_counts_[block]}};
+    }
+
+    const Record* records_;
+    const uint16_t* token_counts_;
+    const TokenId* tokens_;
+    uint32_t block_size_;
+  };
 
   PrefixKey RootKey(absl::string_view scope) const;
   PrefixKey ChildKey(const PrefixKey& parent, std::span<const TokenId> tokens) const;
@@ -112,15 +175,26 @@ class PrefixIndex {
   uint32_t FindChild(const PrefixKey& key, uint64_t parent_node,
                      std::span<const TokenId> tokens) const;
   uint32_t FindNode(const PrefixNode& node) const;
+  bool IsLeaf(uint32_t block) const { return token_counts_[block] < block_size_; }
+  // Whether a and b have one parent and b begins with all tokens of a.
+  bool Begins(uint32_t a, uint32_t b) const;
+  void LinkIntoBucket(uint32_t block, uint32_t twin);
+  // Returns the leaf it covers, which is still there.
+  std::optional<BlockId> InsertChild(uint32_t block);
+  absl::Status CheckBlock(uint32_t block) const;
+  absl::Status CheckChildren() const;
 
   uint32_t block_size_;
+  bool finds_runs_;
   uint64_t seed_;
   uint64_t high_mask_;
   uint64_t low_mask_;
-  std::vector<uint32_t> heads_;  // [power of two >= capacity]: first block of each bucket
-  std::vector<Record> records_;  // [capacity]
-  std::vector<TokenId> tokens_;  // [capacity, block_size]
-  absl::flat_hash_map<std::string, Root> roots_;              // by scope; only those with children
+  std::vector<uint32_t> heads_;         // [power of two >= capacity]: first block of each bucket
+  std::vector<Record> records_;         // [capacity]
+  std::vector<uint16_t> token_counts_;  // [capacity]; of an indexed block
+  std::vector<TokenId> tokens_;         // [capacity, block_size]
+  absl::btree_set<uint32_t, ChildOrder> children_;  // of all nodes; of twins the one found first
+  absl::flat_hash_map<std::string, Root> roots_;    // by scope; only those with children
   absl::flat_hash_map<uint64_t, std::string> scope_of_root_;  // by root node
   uint64_t last_node_ = 0;
   uint32_t block_count_ = 0;

@@ -22,11 +22,14 @@ def test_chat_goes_on_from_what_was_said_and_shows_the_cached_tokens_of_each_tur
     turns = "What is the capital of France?\nAnd of Italy?\n/reset\nWhat is the capital of France?\n/exit\nnever asked\n"
     run = octavo("chat", "--server", server.target, "--temperature", "0", "--max_tokens", "24", stdin=turns)
     assert run.returncode == 0, run.stderr
-    prompt, cached = zip(*[(int(a), int(b)) for a, b in re.findall(r"prompt (\d+) tokens, (\d+) of them cached", run.stderr)])
+    answer, prompt, cached = zip(*[map(int, found) for found in re.findall(
+        r"(\d+) tokens, first .* prompt (\d+) tokens, (\d+) of them cached", run.stderr)])
     assert len(prompt) == 3, run.stderr
     assert cached[0] < prompt[0] < prompt[1], run.stderr
-    assert cached[1] >= prompt[0] // 16 * 16 - 16, run.stderr  # the second turn finds the first one's blocks
-    assert prompt[2] == prompt[0], run.stderr                  # /reset forgot it
+    # The second turn finds all of the first but its last token: the one that ended it was never computed.
+    assert cached[1] == prompt[0] + answer[0] - 1, run.stderr
+    # /reset forgot it; the same prompt again computes one token.
+    assert prompt[2] == prompt[0] == cached[2] + 1, run.stderr
     assert "paris" in run.stdout.lower()
     assert "never asked" not in run.stdout
 

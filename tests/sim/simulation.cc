@@ -29,6 +29,7 @@ EngineOptions Simulation::DrawOptions() {
   options.max_steps_in_flight = Draw(4) == 0 ? 1 : 2;
   options.max_waiting_requests = 12;
   options.prefix_cache = Draw(5) != 0;
+  options.prefix_match_unit = static_cast<uint32_t>(Draw(3) != 0 ? 1 : 1 + Draw(16));
   options.prefix_seed = random_();
   options.watermark_blocks = static_cast<uint32_t>(Draw(3));
   options.requeue_on_replica_loss = Draw(2) == 0;
@@ -90,11 +91,12 @@ Simulation::Stream* Simulation::DrawLive() {
 }
 
 SimulationReport Simulation::Run(uint32_t turns) {
-  const std::string setting = absl::StrCat(
-      "block_size ", layout_.block_size, ", ", block_count_, " blocks, context ",
-      options_.context_length, ", max_step_tokens ", options_.max_step_tokens, ", chunk ",
-      options_.long_prefill_token_limit, ", max_sequences ", options_.max_sequences, ", in flight ",
-      options_.max_steps_in_flight, ", cache ", options_.prefix_cache);
+  const std::string setting =
+      absl::StrCat("block_size ", layout_.block_size, ", ", block_count_, " blocks, context ",
+                   options_.context_length, ", max_step_tokens ", options_.max_step_tokens,
+                   ", chunk ", options_.long_prefill_token_limit, ", max_sequences ",
+                   options_.max_sequences, ", in flight ", options_.max_steps_in_flight, ", cache ",
+                   options_.prefix_cache, ", unit ", options_.prefix_match_unit);
   if (Draw(2) == 0) StartReplica();
   for (uint32_t turn = 0; turn < turns && status_.ok(); ++turn) Turn();
   // The storm is over: everybody reads again, nothing is lost any more, and what is left runs to
@@ -128,8 +130,8 @@ SimulationReport Simulation::Run(uint32_t turns) {
   for (const auto& [id, stream] : streams_) {
     if (!stream.ended) Fail(absl::StrCat("request ", id.value(), " never ended"));
   }
-  return {status_, setting, engine_.Counters(), static_cast<uint32_t>(streams_.size()),
-          whole_streams_};
+  return {status_,        setting, engine_.Counters(), static_cast<uint32_t>(streams_.size()),
+          whole_streams_, copies_};
 }
 
 void Simulation::Turn() {
@@ -227,8 +229,9 @@ void Simulation::StartReplica() {
 
 void Simulation::DeliverPlan() {
   if (to_worker_.empty() || !worker_) return;
-  const StepPlan plan = std::move(to_worker_.front());
+  StepPlan plan = std::move(to_worker_.front());
   to_worker_.pop_front();
+  if (settings_.spoil_plan) settings_.spoil_plan(plan);
   absl::StatusOr<StepResult> result = worker_->Apply(plan);
   if (settings_.on_plan) {
     if (absl::Status status = settings_.on_plan(plan, result.status()); !status.ok()) {
@@ -301,6 +304,11 @@ void Simulation::CheckBlocks(const StepPlan& plan) {
   }
   for (const PlanRow& row : plan.rows)
     uses_.push_back({plan.step, row.sequence_id, tables_[row.sequence_id]});
+  for (const BlockCopy& copy : plan.layer_groups[0].copies) {
+    if (!written.contains(copy.destination)) Fail("a copy to a block that no row writes");
+    uses_.push_back({plan.step, SequenceId(), {copy.source}});
+    ++copies_;
+  }
   for (const Use& use : uses_) {
     for (const BlockId block : use.blocks) {
       const auto writer = written.find(block);

@@ -32,6 +32,7 @@ struct SimulationReport {
   EngineCounters counters;
   uint32_t requests = 0;
   uint32_t whole_streams = 0;  // ended by their own stop rule
+  uint64_t copies = 0;         // of parts of blocks, in plans
 };
 
 struct SimulationOptions {
@@ -43,6 +44,8 @@ struct SimulationOptions {
   // worker's verdict; an error is a violation.
   std::function<void(const ReplicaReady&, const EngineOptions&)> on_replica;
   std::function<absl::Status(const StepPlan&, const absl::Status& verdict)> on_plan;
+  // A fault of the engine: changes a plan that the worker is about to get.
+  std::function<void(StepPlan&)> spoil_plan;
 };
 
 class Simulation {
@@ -83,7 +86,8 @@ class Simulation {
   // After every call of the engine.
   void Absorb();
   // No block that a step in flight uses is written for another sequence; one that a step writes is
-  // nobody else's.
+  // nobody else's; a copy goes to a block of a row of the plan, and its source is in use by the
+  // step.
   void CheckBlocks(const StepPlan& plan);
   void Take(SendPlan action);
   void Take(const RequestAdmitted& action);
@@ -118,6 +122,7 @@ class Simulation {
 
   std::map<RequestId, Stream> streams_;
   uint32_t whole_streams_ = 0;
+  uint64_t copies_ = 0;
 };
 
 }  // namespace octavo

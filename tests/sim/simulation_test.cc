@@ -25,6 +25,7 @@ struct Totals {
   uint64_t steps = 0;
   uint64_t requests = 0;
   uint64_t whole = 0;
+  uint64_t copies = 0;
   EngineCounters counters;
 };
 
@@ -41,6 +42,7 @@ Totals RunSeeds(uint64_t count, uint32_t turns, bool faults) {
     if (!report.status.ok()) break;
     totals.requests += report.requests;
     totals.whole += report.whole_streams;
+    totals.copies += report.copies;
     EngineCounters& sum = totals.counters;
     sum.steps_completed += report.counters.steps_completed;
     sum.preemptions += report.counters.preemptions;
@@ -55,10 +57,10 @@ Totals RunSeeds(uint64_t count, uint32_t turns, bool faults) {
   const EngineCounters& sum = totals.counters;
   std::cout << totals.requests << " requests (" << totals.whole << " whole), "
             << sum.steps_completed << " steps, " << sum.preemptions << " preemptions, "
-            << sum.prefix_hit_tokens << " hit tokens, " << sum.evicted_blocks << " evictions, "
-            << sum.duplicate_results << " duplicate, " << sum.reordered_results << " reordered, "
-            << sum.stale_results << " stale results, " << sum.resyncs << " resyncs, "
-            << sum.replica_losses << " replica losses\n";
+            << sum.prefix_hit_tokens << " hit tokens, " << totals.copies << " copies, "
+            << sum.evicted_blocks << " evictions, " << sum.duplicate_results << " duplicate, "
+            << sum.reordered_results << " reordered, " << sum.stale_results << " stale results, "
+            << sum.resyncs << " resyncs, " << sum.replica_losses << " replica losses\n";
   return totals;
 }
 
@@ -68,6 +70,7 @@ TEST(SimulationTest, EveryStreamIsWhatItsRequestAloneWouldHaveProduced) {
   EXPECT_GT(totals.counters.preemptions, 0u);
   EXPECT_GT(totals.counters.prefix_hit_tokens, 0u);
   EXPECT_GT(totals.counters.evicted_blocks, 0u);
+  EXPECT_GT(totals.copies, 0u);
 }
 
 TEST(SimulationTest, NoFaultLosesABlockATokenOrAnEnding) {
@@ -79,6 +82,41 @@ TEST(SimulationTest, NoFaultLosesABlockATokenOrAnEnding) {
   EXPECT_GT(totals.counters.stale_results, 0u);
   EXPECT_GT(totals.counters.resyncs, 0u);
   EXPECT_GT(totals.counters.replica_losses, 0u);
+}
+
+// What a wrong engine would do to a hit that ends inside a block. Each must change a stream.
+TEST(SimulationTest, AWrongCopyIsCaught) {
+  using Copies = std::vector<BlockCopy>;
+  using Spoil = void (*)(Copies& copies, Copies& late);
+  const std::pair<const char*, Spoil> faults[] = {
+      {"skipped", [](Copies& copies, Copies&) { copies.clear(); }},
+      {"one token short",
+       [](Copies& copies, Copies&) {
+         std::erase_if(copies, [](BlockCopy& copy) { return --copy.token_count == 0; });
+       }},
+      {"from another block",
+       [](Copies& copies, Copies&) {
+         for (BlockCopy& copy : copies) {
+           copy.source = BlockId(copy.source.value() == 0 ? 1 : copy.source.value() - 1);
+         }
+         std::erase_if(copies, [](BlockCopy& copy) { return copy.source == copy.destination; });
+       }},
+      {"after its rows", [](Copies& copies, Copies& late) { std::swap(copies, late); }},
+  };
+  for (const auto& [name, spoil] : faults) {
+    uint32_t seeds = 0;
+    uint32_t caught = 0;
+    for (uint64_t seed = 1; seed <= 60; ++seed) {
+      SimulationOptions options{.seed = seed, .faults = false};
+      Copies late;  // of the plan before
+      options.spoil_plan = [&](StepPlan& plan) { spoil(plan.layer_groups[0].copies, late); };
+      const SimulationReport report = Simulation(options).Run(600);
+      seeds += report.copies > 0;
+      caught += !report.status.ok();
+    }
+    std::cout << name << ": caught in " << caught << " of " << seeds << " runs with copies\n";
+    EXPECT_GT(2 * caught, seeds) << name;
+  }
 }
 
 TEST(SimulationTest, ASeedReplaysExactly) {

@@ -15,7 +15,7 @@ namespace {
 TEST(TablesAgreeTest, TheWorkersTablesAlwaysEqualTheSchedulers) {
   uint64_t applied = 0;
   uint64_t refused = 0;
-  for (uint64_t seed = 1; seed <= 150; ++seed) {
+  for (uint64_t seed = 1; seed <= 170; ++seed) {
     std::optional<SequenceTables> tables;
     SimulationOptions options{.seed = seed, .corrupt_tables = false};
     options.on_replica = [&](const ReplicaReady& ready, const EngineOptions& engine) {

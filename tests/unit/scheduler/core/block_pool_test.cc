@@ -80,6 +80,24 @@ TEST(BlockPoolTest, ACachedBlockIsEvictedOnlyWhenItIsTaken) {
   EXPECT_FALSE(pool.has_prefix(BlockId(0)));
 }
 
+TEST(BlockPoolTest, ABlockWhoseContentLeftTheIndexIsTakenNext) {
+  BlockPool pool(4);
+  for (int i = 0; i < 3; ++i) {
+    pool.Take();
+    pool.MarkPrefix(BlockId(static_cast<uint32_t>(i)));
+  }
+  pool.Release(Blocks({0, 1}));
+  pool.ClearPrefix(BlockId(1));
+  pool.ClearPrefix(BlockId(2));
+  EXPECT_THAT(Order(pool.queue()), ElementsAre(1, 3, 0));
+  EXPECT_EQ(pool.state(BlockId(1)), BlockState::kFree);
+  EXPECT_EQ(pool.state(BlockId(2)), BlockState::kHeld);
+  EXPECT_EQ(pool.free_count(), 2u);
+  EXPECT_FALSE(pool.Take().evicted);
+  pool.Release(Blocks({2}));
+  EXPECT_THAT(Order(pool.queue()), ElementsAre(2, 3, 0));
+}
+
 TEST(BlockPoolDeathTest, ReferencesAreCountedExactly) {
   BlockPool pool(2);
   pool.Take();
@@ -107,6 +125,12 @@ struct NaivePool {
   void AddReference(uint32_t block) {
     if (references[block]++ == 0) queue.erase(std::find(queue.begin(), queue.end(), block));
   }
+  void ClearPrefix(uint32_t block) {
+    prefix[block] = false;
+    if (references[block] > 0) return;
+    queue.erase(std::find(queue.begin(), queue.end(), block));
+    queue.push_front(block);
+  }
   void Release(const std::vector<BlockId>& blocks) {
     std::vector<uint32_t> head;
     for (const BlockId block : blocks) {
@@ -128,7 +152,7 @@ TEST(BlockPoolTest, RandomOperationsAgreeWithAListSearchedFromTheFront) {
     NaivePool naive(capacity);
     std::vector<std::vector<BlockId>> tables;  // who holds what, each block counted once a table
     for (int step = 0; step < 60000; ++step) {
-      const uint64_t kind = random() % 8;
+      const uint64_t kind = random() % 9;
       if (kind < 3 && pool.available_count() > 0) {
         if (tables.empty() || random() % 3 == 0) tables.emplace_back();
         auto& table = tables[random() % tables.size()];
@@ -148,6 +172,11 @@ TEST(BlockPoolTest, RandomOperationsAgreeWithAListSearchedFromTheFront) {
         if (pool.state(block) != BlockState::kHeld) continue;
         pool.MarkPrefix(block);
         naive.prefix[block.value()] = true;
+      } else if (kind == 6) {
+        const BlockId block(static_cast<uint32_t>(random() % capacity));
+        if (!pool.has_prefix(block)) continue;
+        pool.ClearPrefix(block);
+        naive.ClearPrefix(block.value());
       } else if (!tables.empty()) {
         std::swap(tables[random() % tables.size()], tables.back());
         std::reverse(tables.back().begin(), tables.back().end());

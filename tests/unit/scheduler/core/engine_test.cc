@@ -223,8 +223,16 @@ TEST_F(EngineTest, ACachedBlockKnowsItsParent) {
   EXPECT_EQ(blocks[1].state, BlockState::kCached);
   EXPECT_EQ(blocks[1].parent, BlockId(0));
   EXPECT_EQ(blocks[1].valid_from, StepNumber(1));
-  EXPECT_EQ(blocks[2].state, BlockState::kFree);
-  EXPECT_EQ(engine_.ReuseOrder(1), std::vector{BlockId(2)});
+  EXPECT_EQ(blocks[1].token_count, 4u);
+  EXPECT_EQ(blocks[2].state, BlockState::kCached);  // part-filled
+  EXPECT_EQ(blocks[2].parent, BlockId(1));
+  EXPECT_EQ(blocks[2].token_count, 1u);
+  EXPECT_THAT(blocks[2].first_tokens, ElementsAre(9));
+  EXPECT_EQ(engine_.ReuseOrder(1), std::vector{BlockId(3)});
+  const PrefixLookup found =
+      engine_.LookupPrefix(std::vector<TokenId>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, "");
+  EXPECT_EQ(found.hit_token_count, 9u);
+  EXPECT_THAT(found.blocks, ElementsAre(BlockId(0), BlockId(1), BlockId(2)));
 }
 
 TEST_F(EngineTest, TheStepTraceKeepsTheLastPlansAndWhatBecameOfThem) {
@@ -290,6 +298,8 @@ TEST(EngineOptionsTest, EachFieldOutOfRangeIsNamedWithItsValueAndLimit) {
               HasSubstr("max_waiting_requests is 0"));
   EXPECT_THAT(message([](EngineOptions& it) { it.max_waiting_tokens = 0; }),
               HasSubstr("max_waiting_tokens is 0"));
+  EXPECT_THAT(message([](EngineOptions& it) { it.prefix_match_unit = 0; }),
+              HasSubstr("prefix_match_unit is 0; it must be at least 1 token"));
   EXPECT_THAT(message([](EngineOptions& it) { it.max_consecutive_resyncs = 0; }),
               HasSubstr("max_consecutive_resyncs is 0"));
 }

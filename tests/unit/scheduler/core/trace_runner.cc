@@ -162,6 +162,7 @@ void TraceRunner::NewEngine(const Command& command) {
   options.max_steps_in_flight = command.Number("max_steps_in_flight", 2);
   options.max_waiting_requests = command.Number("max_waiting_requests", 100);
   options.prefix_cache = command.Number("prefix_cache", 1) != 0;
+  options.prefix_match_unit = command.Number("prefix_match_unit", kMaxBlockSize);
   options.watermark_blocks = command.Number("watermark_blocks", 0);
   options.requeue_on_replica_loss = command.Number("requeue_on_replica_loss", 0) != 0;
   options.max_consecutive_resyncs = command.Number("max_consecutive_resyncs", 3);
@@ -265,6 +266,10 @@ std::string TraceRunner::PrintPlan(const StepPlan& plan) const {
     if (row.scores) absl::StrAppend(&out, " scores");
     absl::StrAppend(&out, "\n");
     block += count;
+  }
+  for (const BlockCopy& copy : plan.layer_groups[0].copies) {
+    absl::StrAppend(&out, "  copies ", copy.token_count, " of ", copy.source.value(), " to ",
+                    copy.destination.value(), "\n");
   }
   return out;
 }

@@ -8,7 +8,8 @@
 //   what it prints
 //
 // separated by blank lines; lines that start with # are comments. Commands (NAME names a request):
-//   engine [option=value …]                a new engine; options by their names in EngineOptions
+//   engine [option=value …]                a new engine; options by their names in EngineOptions.
+//   prefix_match_unit is 256 unless given: prefixes are shared in whole blocks
 //   ready blocks=N block_size=S            its replica has a pool; the epoch is one more than
 //   before submit NAME prompt=RANGES [max=N] [priority=N] [salt=S] [stop=ID] [min=N]
 //   [deadline_ms=N] [client_id=S] [scores] [no_cache]

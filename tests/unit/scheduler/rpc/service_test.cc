@@ -311,8 +311,8 @@ TEST_F(ServiceTest, AdminShowsStateBlocksAndTheTrace) {
     v1::LookupPrefixResponse found;
     ASSERT_TRUE(admin_->LookupPrefix(&context, ask, &found).ok());
     EXPECT_EQ(found.prompt_tokens(), 11u);
-    EXPECT_EQ(found.hit_tokens(), 8u);
-    EXPECT_EQ(found.blocks_size(), 2);
+    EXPECT_EQ(found.hit_tokens(), 10u);
+    EXPECT_EQ(found.blocks_size(), 3);
   }
   {
     grpc::ClientContext context;
