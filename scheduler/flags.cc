@@ -140,6 +140,8 @@ absl::StatusOr<SchedulerConfig> ConfigFromFlags() {
   std::random_device entropy;
   engine.prefix_seed = uint64_t{entropy()} << 32 | entropy();
 
+  if (absl::GetFlag(FLAGS_num_blocks) > kMaxPoolBlocks)
+    return Bad("num_blocks", absl::StrCat("at most ", kMaxPoolBlocks));
   FleetOptions& fleet = config.loop.fleet;
   fleet.layout.block_size = block_size;
   fleet.kv_dtype = kv_dtype;

@@ -118,6 +118,7 @@ class Scheduler {
       model->config.context_length = *config.context_length;
     }
     config.loop.engine.context_length = model->config.context_length;
+    config.loop.engine.vocab_size = model->config.vocab_size;
     config.loop.fleet.model_fingerprint = model->fingerprint;
     config.loop.fleet.layout =
         model->config.MakeKvLayout(config.loop.fleet.layout.block_size, KvType::kF16);

@@ -21,7 +21,6 @@ namespace {
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 constexpr int64_t kMaxCandidates = 4096;
 constexpr int64_t kMaxStrips = 1024;
-constexpr RankedToken kLastRank = {kMinusInfinity, std::numeric_limits<int32_t>::max()};
 
 // Maps floats to integers in ascending order; zeros of both signs are one value.
 uint32_t OrderedKey(float z) {

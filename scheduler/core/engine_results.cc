@@ -50,7 +50,7 @@ void Engine::On(StepCompleted event, absl::Time now, Actions& actions) {
     ++counters_.duplicate_results;
     return;
   }
-  if (absl::Status status = CheckResult(flight, result); !status.ok()) {
+  if (absl::Status status = CheckResult(flight, result, options_.vocab_size); !status.ok()) {
     Reject(status, now, actions);
     return;
   }

@@ -13,6 +13,7 @@ absl::Status OutOfRange(const char* field, uint64_t value, const char* rule) {
 
 absl::Status EngineOptions::Validate() const {
   if (context_length < 2) return OutOfRange("context_length", context_length, "at least 2 tokens");
+  if (vocab_size < 1) return OutOfRange("vocab_size", vocab_size, "at least 1");
   if (max_sequences < 1) return OutOfRange("max_sequences", max_sequences, "at least 1");
   if (max_step_tokens < max_sequences) {
     return OutOfRange("max_step_tokens", max_step_tokens,

@@ -10,6 +10,7 @@ namespace octavo {
 
 struct EngineOptions {
   uint32_t context_length = 0;  // tokens, prompt and output together; the model's, or less
+  uint32_t vocab_size = INT32_MAX;  // the model's: a worker's token at or above it is nonsense
 
   // Tokens a step computes, decodes and prefill chunks together. At least max_sequences, so that no
   // decode starves.

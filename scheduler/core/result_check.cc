@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/status.h"
 
 namespace octavo {
 namespace {
@@ -12,19 +13,33 @@ absl::Status Wrong(const StepInFlight& flight, const std::string& what) {
       absl::StrCat("the result of step ", flight.step.value(), " ", what));
 }
 
+template <typename Tokens>
+absl::Status CheckTokens(const StepInFlight& flight, const Tokens& tokens, uint32_t vocab_size) {
+  for (const auto& token : tokens) {
+    if (token.token_id >= 0 && static_cast<uint32_t>(token.token_id) < vocab_size) continue;
+    return Wrong(flight,
+                 absl::StrCat("holds token ", token.token_id, "; the vocabulary has ", vocab_size));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 bool HasFailed(const StepResult& result, SequenceId sequence) {
   return std::find(result.failed.begin(), result.failed.end(), sequence) != result.failed.end();
 }
 
-absl::Status CheckResult(const StepInFlight& flight, const StepResult& result) {
+absl::Status CheckResult(const StepInFlight& flight, const StepResult& result,
+                         uint32_t vocab_size) {
   if (!result.digests.empty() && result.digests.front() != flight.digest) {
     return Wrong(flight,
                  absl::StrCat("ran on block tables with digest ",
                               absl::Hex(result.digests.front(), absl::kZeroPad16),
                               "; the plan's is ", absl::Hex(flight.digest, absl::kZeroPad16)));
   }
+  OCTAVO_RETURN_IF_ERROR(CheckTokens(flight, result.sampled, vocab_size));
+  OCTAVO_RETURN_IF_ERROR(CheckTokens(flight, result.scored, vocab_size));
+  OCTAVO_RETURN_IF_ERROR(CheckTokens(flight, result.top, vocab_size));
   size_t sampled = 0;
   size_t scored = 0;
   uint64_t top_count = 0;
@@ -50,7 +65,7 @@ absl::Status CheckResult(const StepInFlight& flight, const StepResult& result) {
     if (!row.samples || failed) continue;
     if (sampled == result.sampled.size() ||
         result.sampled[sampled].sequence_id != row.sequence_id ||
-        result.sampled[sampled].position != end || result.sampled[sampled].token_id < 0) {
+        result.sampled[sampled].position != end) {
       return Wrong(flight, absl::StrCat("has no token for position ", end, " of sequence ",
                                         row.sequence_id.value()));
     }

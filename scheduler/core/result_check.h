@@ -13,8 +13,8 @@ namespace octavo {
 // are the plan's; `sampled` has one outcome for each sampling row that has not failed, in the order
 // of the rows, at the position behind the row; `scored` has the outcomes of the scoring rows in the
 // order of the rows, positions rising by one from the row's second on; `top` is as long as its
-// outcomes say.
-absl::Status CheckResult(const StepInFlight& flight, const StepResult& result);
+// outcomes say. Every token id is below `vocab_size`.
+absl::Status CheckResult(const StepInFlight& flight, const StepResult& result, uint32_t vocab_size);
 
 // Rows of this sequence produced nothing.
 bool HasFailed(const StepResult& result, SequenceId sequence);

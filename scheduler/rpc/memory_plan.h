@@ -1,6 +1,7 @@
 #pragma once
 
-// MemoryPlan between its value (scheduler/runtime/ports.h) and its message. Pure functions.
+// MemoryPlan and LoadedModel between their values (scheduler/runtime/ports.h) and their messages.
+// Pure functions. A worker's word is taken as it is: the fleet judges it.
 
 #include "octavo/v1/worker_service.pb.h"
 #include "scheduler/runtime/ports.h"
@@ -16,6 +17,12 @@ inline MemoryPlan DecodeMemoryPlan(const v1::MemoryPlan& message) {
           .pool_bytes = message.pool_bytes(),
           .block_count = message.block_count(),
           .max_block_count = message.max_block_count()};
+}
+
+inline LoadedModel DecodeLoadedModel(const v1::LoadModelResponse& message) {
+  return {.memory_plan = DecodeMemoryPlan(message.memory_plan()),
+          .kv_layout_fingerprint = message.kv_layout_fingerprint(),
+          .kv_dtype = message.kv_dtype()};
 }
 
 inline void EncodeMemoryPlan(const MemoryPlan& plan, v1::MemoryPlan& message) {

@@ -49,10 +49,7 @@ class GrpcWorkerClient final : public WorkerClient {
         &v1::WorkerService::Stub::async_interface::LoadModel, std::move(request), kLoadDeadline,
         [this](const absl::Status& status, const v1::LoadModelResponse& response) {
           if (!status.ok()) return events_->OnModelLoaded(link_, status);
-          events_->OnModelLoaded(
-              link_, LoadedModel{.memory_plan = DecodeMemoryPlan(response.memory_plan()),
-                                 .kv_layout_fingerprint = response.kv_layout_fingerprint(),
-                                 .kv_dtype = response.kv_dtype()});
+          events_->OnModelLoaded(link_, DecodeLoadedModel(response));
         });
   }
 

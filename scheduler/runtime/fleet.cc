@@ -141,7 +141,8 @@ void Fleet::AdoptIfNeeded(absl::Time now) {
 }
 
 absl::StatusOr<uint32_t> Fleet::ChooseBlockCount(const MemoryPlan& plan) const {
-  const uint32_t count = options_.block_count.value_or(plan.block_count);
+  const uint32_t count =
+      options_.block_count.value_or(std::min(plan.block_count, options_.max_pool_blocks));
   const std::string numbers =
       absl::StrCat("total ", plan.total_bytes, " bytes, weights ", plan.weight_bytes,
                    ", activations ", plan.activation_bytes, ", a block ", plan.bytes_per_block,

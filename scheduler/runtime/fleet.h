@@ -33,12 +33,15 @@
 namespace octavo {
 
 constexpr size_t kMaxWorkers = 256;
+// Blocks of a pool: the scheduler keeps some 150 bytes of each, whatever memory a worker claims.
+constexpr uint32_t kMaxPoolBlocks = 1 << 24;
 
 struct FleetOptions {
   uint64_t model_fingerprint = 0;
   KvLayout layout;                      // block size and shape; kv_type is settled with the worker
   std::string kv_dtype;                 // empty: the worker's default
   std::optional<uint32_t> block_count;  // --num_blocks
+  uint32_t max_pool_blocks = kMaxPoolBlocks;  // a worker that offers more serves this many
   uint32_t max_step_tokens = 0;
   uint32_t max_sequences = 0;
   // A plan unanswered for this long, times 1 + tokens / kStepDeadlineTokens, means a hung worker.

@@ -88,11 +88,13 @@ absl::Status PlanCheck::CheckStart(const SequenceStart& start) const {
                      "; at most ", kMaxTopLogprobs);
   }
   if (!(sampling.temperature >= 0) || !(sampling.top_p > 0 && sampling.top_p <= 1) ||
-      !(sampling.min_p >= 0 && sampling.min_p <= 1) || !(sampling.repetition_penalty > 0)) {
+      !(sampling.min_p >= 0 && sampling.min_p <= 1) || !(sampling.repetition_penalty > 0) ||
+      std::isnan(sampling.presence_penalty) || std::isnan(sampling.frequency_penalty)) {
     return Malformed("sampling of sequence ", start.sequence_id.value(),
                      " is out of range: temperature ", sampling.temperature, ", top_p ",
                      sampling.top_p, ", min_p ", sampling.min_p, ", repetition_penalty ",
-                     sampling.repetition_penalty);
+                     sampling.repetition_penalty, ", presence_penalty ", sampling.presence_penalty,
+                     ", frequency_penalty ", sampling.frequency_penalty);
   }
   return absl::OkStatus();
 }
@@ -237,6 +239,10 @@ absl::Status PlanCheck::CheckCoverage(const LayerGroupChange& change, size_t gro
     const uint64_t size = view.TableSize(group) + change.new_block_counts[row];
     const uint32_t first = plan_row.first_position / limits_.block_size;
     const uint32_t last = (plan_row.first_position + plan_row.token_count - 1) / limits_.block_size;
+    if (const uint64_t most = limits_.max_table_blocks(); size > most) {
+      return Malformed("the table of sequence ", plan_row.sequence_id.value(), " grows to ", size,
+                       " blocks; the model's length fills ", most);
+    }
     if (last >= size) {
       return Malformed("the row of sequence ", plan_row.sequence_id.value(), " reaches block ",
                        last, " of its table, which has ", size);

@@ -133,6 +133,7 @@ void SequenceTables::CheckInvariants() const {
     CHECK(slots.insert(state.slot).second) << "slot " << state.slot << " is taken twice";
     for (size_t group = 0; group < digests.size(); ++group) {
       uint64_t digest = 0;
+      CHECK_LE(state.tables[group].size(), limits_.max_table_blocks());
       for (uint32_t index = 0; index < state.tables[group].size(); ++index) {
         CHECK_LT(state.tables[group][index].value(), limits_.num_blocks);
         digest += EntryDigest(id, index, state.tables[group][index]);

@@ -9,7 +9,7 @@
 // Invariants:
 // (1) digest(g) is the sum of EntryDigest over every entry of every table of group g
 // (common/table_digest.h). (2) Slots of known sequences differ and are below max_sequences. (3)
-// Every block id in a table is below num_blocks.
+// Every block id in a table is below num_blocks, and a table holds at most max_table_blocks.
 
 #include <cstdint>
 #include <optional>
@@ -35,6 +35,9 @@ struct TableLimits {
   uint32_t max_positions = 0;  // tokens a sequence can have computed
   uint32_t max_sequences = 0;  // known at a time
   uint32_t max_tokens_per_step = 0;
+
+  // Of one sequence: what max_positions fill.
+  uint32_t max_table_blocks() const { return (max_positions + block_size - 1) / block_size; }
 
   friend bool operator==(const TableLimits&, const TableLimits&) = default;
 };

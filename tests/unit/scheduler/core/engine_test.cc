@@ -22,6 +22,7 @@ constexpr KvLayout kLayout{.block_size = 4, .layer_count = 1, .kv_head_count = 1
 EngineOptions Options() {
   EngineOptions options;
   options.context_length = 100;
+  options.vocab_size = 1000;
   options.max_sequences = 4;
   options.step_trace_length = 3;
   options.ended_request_count = 2;
@@ -117,7 +118,18 @@ INSTANTIATE_TEST_SUITE_P(
         Nonsense{"WrongPosition", [](StepResult& it) { ++it.sampled[0].position; },
                  "has no token for position 5 of sequence 1"},
         Nonsense{"NegativeToken", [](StepResult& it) { it.sampled[1].token_id = -1; },
-                 "has no token for position 3 of sequence 2"},
+                 "holds token -1; the vocabulary has 1000"},
+        Nonsense{"TokenOutOfTheVocabulary", [](StepResult& it) { it.sampled[0].token_id = 1000; },
+                 "holds token 1000; the vocabulary has 1000"},
+        Nonsense{"ScoredTokenOutOfTheVocabulary",
+                 [](StepResult& it) { it.scored[0].token_id = 1001; },
+                 "holds token 1001; the vocabulary has 1000"},
+        Nonsense{"AlternativeOutOfTheVocabulary",
+                 [](StepResult& it) {
+                   it.sampled[0].top_count = 1;
+                   it.top = {{1002, -1}};
+                 },
+                 "holds token 1002; the vocabulary has 1000"},
         Nonsense{"TokenTooMany", [](StepResult& it) { it.sampled.push_back(it.sampled[0]); },
                  "has 1 sampled and 0 scored tokens that nobody asked for"},
         Nonsense{"ScoreMissing", [](StepResult& it) { it.scored.pop_back(); },

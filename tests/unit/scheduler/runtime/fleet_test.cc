@@ -120,6 +120,19 @@ TEST_F(FleetTest, RefusesANumberOfBlocksThatDoesNotFit) {
   EXPECT_THAT(fleet.workers().at("a").detail, HasSubstr("at most 128 blocks"));
 }
 
+// The scheduler's own memory does not depend on what a worker claims to have.
+TEST_F(FleetTest, TakesNoMoreBlocksThanItsLimitWhateverAWorkerOffers) {
+  FleetOptions options = Options();
+  options.max_pool_blocks = 100;
+  Fleet fleet(options, &dialer_, this);
+  ASSERT_TRUE(Register(fleet, SmallWorker("a")).ok());
+  LoadedModel loaded = SmallLoadedModel();
+  loaded.memory_plan.block_count = loaded.memory_plan.max_block_count = UINT32_MAX;
+  fleet.OnModelLoaded(dialer_.last().id, loaded, now_, events_);
+  ASSERT_EQ(dialer_.last().starts.size(), 1u);
+  EXPECT_EQ(dialer_.last().starts[0].block_count, 100u);
+}
+
 TEST_F(FleetTest, RefusesAnotherKvLayout) {
   Fleet fleet(Options(), &dialer_, this);
   ASSERT_TRUE(Register(fleet, SmallWorker("a")).ok());

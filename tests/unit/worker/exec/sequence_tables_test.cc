@@ -287,12 +287,25 @@ TEST_F(MalformedPlanTest, EveryFaultIsNamedAndNothingChanges) {
       {"top_p 0", [](StepPlan& p) { p.starts[0].sampling.top_p = 0; }},
       {"min_p 2", [](StepPlan& p) { p.starts[0].sampling.min_p = 2; }},
       {"repetition_penalty 0", [](StepPlan& p) { p.starts[0].sampling.repetition_penalty = 0; }},
+      {"presence_penalty nan",
+       [](StepPlan& p) {
+         p.starts[0].sampling.presence_penalty = std::numeric_limits<float>::quiet_NaN();
+       }},
+      {"frequency_penalty nan",
+       [](StepPlan& p) {
+         p.starts[0].sampling.frequency_penalty = std::numeric_limits<float>::quiet_NaN();
+       }},
       {"rows names sequence 8 twice", [](StepPlan& p) { p.rows[0] = p.rows[1]; }},
       {"names sequence 99, which was not started",
        [](StepPlan& p) { p.rows[2].sequence_id = SequenceId(99); }},
       {"names sequence 8, which was not started",
        [](StepPlan& p) { p.releases = {SequenceId(8)}; }},
       {"names sequence 7, which was not started", [](StepPlan& p) { p.resets_state = true; }},
+      {"the table of sequence 8 grows to 17 blocks; the model's length fills 16",
+       [](StepPlan& p) {
+         p.layer_groups[0].new_block_counts[1] = 16;
+         p.layer_groups[0].new_blocks.assign(17, BlockId(4));
+       }},
       {"token_count of sequence 8 is 0", [](StepPlan& p) { p.rows[1].token_count = 0; }},
       {"ends at position 66; the model ends at 64",
        [](StepPlan& p) { p.rows[1].token_count = 64; }},
