@@ -4,50 +4,24 @@
 #include <glog/logging.h>
 
 #include <cstdint>
-#include <string>
-#include <utility>
 
 #include "common/model/utf8.h"
 #include "common/wire/rpc_server.h"
 #include "octavo/v1/generation_service.pb.h"
 #include "scheduler/rpc/validation.h"
-#include "tests/unit/common/model/small_vocabulary.h"
+#include "tests/fuzz/served_model.h"
 
 namespace octavo {
 namespace {
 
-constexpr uint32_t kContextLength = 512;
-constexpr TokenId kEndToken = 259;
 constexpr BorderLimits kLimits = {.min_priority = -1, .max_priority = 10};
-
-ServedModel MakeModel() {
-  ServedModel model;
-  model.name = "small";
-  model.config.context_length = kContextLength;
-  TokenizerSpec spec =
-      SmallSpec({{"a", "a"}, {" ", "a"}, {"aa", "a"}},
-                {{"<|end|>", TokenType::kControl}, {"<t>", TokenType::kUserDefined}});
-  spec.eos_id = kEndToken;
-  model.config.vocab_size = static_cast<uint32_t>(spec.tokens.size());
-  model.tokenizer = Tokenizer::Create(std::move(spec)).value();
-  model.chat_template =
-      ChatTemplate::Parse(
-          "{% if tools %}{{ tools | tojson }}{% endif %}{% for m in messages %}{{ m.role }}: "
-          "{{ m.content | trim }}{% if m.tool_calls %}{% for c in m.tool_calls %}{{ "
-          "c.function.name }}"
-          "{{ c | tojson(indent=2) }}{% endfor %}{% endif %}<|end|>{% endfor %}{{ style }}"
-          "{% if add_generation_prompt %}assistant:{% endif %}",
-          "", "<|end|>")
-          .value();
-  return model;
-}
 
 void CheckSubmission(const Submission& submission) {
   const SubmitRequest& request = submission.request;
   CHECK(!request.prompt.empty());
   CHECK_LT(request.prompt.size(), kContextLength);
   CHECK_EQ(submission.session.prompt_token_count, request.prompt.size());
-  for (const TokenId id : request.prompt) CHECK(id >= 0 && id <= kEndToken + 1) << id;
+  for (const TokenId id : request.prompt) CHECK(id >= 0 && id <= kLastToken) << id;
   if (request.max_tokens)
     CHECK(*request.max_tokens >= 1 &&
           request.prompt.size() + *request.max_tokens <= kContextLength);
@@ -59,7 +33,7 @@ void CheckSubmission(const Submission& submission) {
   CHECK(sampling.repetition_penalty > 0 && sampling.repetition_penalty <= 10);
   CHECK(!sampling.logprobs || *sampling.logprobs <= kMaxTopLogprobs);
   for (const auto& [id, bias] : sampling.logit_bias)
-    CHECK(id >= 0 && id <= kEndToken + 1 && bias >= -100 && bias <= 100);
+    CHECK(id >= 0 && id <= kLastToken && bias >= -100 && bias <= 100);
   CHECK(!FindInvalidUtf8(submission.session.prompt_text));
 }
 
@@ -70,7 +44,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   using namespace octavo;
   static const ServedModel* const kModel = [] {
     wire::SilenceParser();
-    return new ServedModel(MakeModel());
+    return new ServedModel(MakeServedModel());
   }();
   v1::GenerateRequest request;
   if (!request.ParseFromArray(bytes, static_cast<int>(size))) return 0;
