@@ -164,7 +164,8 @@ void Check(World& world, const v1::LookupPrefixRequest& request) {
   v1::LookupPrefixResponse response;
   if (!world.Ok(world.admin, &AdminService::LookupPrefix, request, response)) return;
   CHECK_LT(response.hit_tokens(), response.prompt_tokens());
-  CHECK_EQ(response.hit_tokens(), response.blocks_size() * SmallLayout().block_size);
+  CHECK_EQ(response.blocks_size(),
+           static_cast<int>(SmallLayout().BlocksFor(response.hit_tokens())));
 }
 
 void Check(World& world, const v1::GetStepTraceRequest& request) {
