@@ -122,10 +122,12 @@ class Server:
     def connect(self, addresses):
         self.addresses = addresses
         self.target = addresses["listen"].split(",")[0]
+        self.operator_target = addresses.get("admin_listen", self.target).split(",")[0]
         self.channel = grpc.insecure_channel(self.target)
+        self.operator_channel = self.channel if self.operator_target == self.target else grpc.insecure_channel(self.operator_target)
         self.generation = generation_service_pb2_grpc.GenerationServiceStub(self.channel)
-        self.admin = admin_service_pb2_grpc.AdminServiceStub(self.channel)
-        self.fleet = fleet_service_pb2_grpc.FleetServiceStub(self.channel)
+        self.admin = admin_service_pb2_grpc.AdminServiceStub(self.operator_channel)
+        self.fleet = fleet_service_pb2_grpc.FleetServiceStub(self.operator_channel)
 
     def generate(self, text=None, *, ids=None, chat=None, timeout=120, metadata=None, sampling=None, **fields):
         """The call; iterate it for chunks."""
@@ -177,8 +179,12 @@ class Server:
     def workers(self):
         return self.fleet.ListWorkers(fleet_service_pb2_grpc.octavo_dot_v1_dot_fleet__service__pb2.ListWorkersRequest()).workers
 
-    def stop(self):
+    def close_channels(self):
         self.channel.close()
+        self.operator_channel.close()
+
+    def stop(self):
+        self.close_channels()
         return self.process.stop()
 
 

@@ -5,11 +5,10 @@ import re
 import signal
 import subprocess
 
-import grpc
 import pytest
 
-from conftest import BUILD, Completion, Server, wait_until
-from octavo.v1 import admin_service_pb2, admin_service_pb2_grpc
+from conftest import BUILD, MODEL, Completion, Server, wait_until
+from octavo.v1 import admin_service_pb2
 
 SECONDS = 120
 
@@ -101,6 +100,16 @@ def test_an_installed_copy_serves(folder):
         assert server.stop() == 0, server.process.text()
 
 
+@pytest.mark.parametrize("flag, value", [("listen", "127.0.0.1:0"), ("admin_listen", "127.0.0.1:0"), ("metrics_listen", "127.0.0.1:0"),
+                                         ("model", "other.gguf"), ("ready_file", "ready.json")])
+def test_serve_refuses_its_own_flags_among_the_schedulers_and_names_them(flag, value):
+    for given in ([f"--{flag}", value], [f"--{flag}={value}"], [f"-{flag}={value}"]):
+        run = octavo("serve", "--model", str(MODEL), "--", "--max_sequences", "4", *given)
+        assert run.returncode == 2, run
+        assert f"--{flag} is a flag of `octavo serve` itself" in run.stderr, run.stderr
+        assert f"octavo serve --{flag}" in run.stderr, run.stderr
+
+
 def test_serve_keeps_its_addresses_when_the_scheduler_is_killed(folder):
     server = Server(folder, serve_flags=("--admin_listen", "127.0.0.1:0"))
     try:
@@ -114,8 +123,8 @@ def test_serve_keeps_its_addresses_when_the_scheduler_is_killed(folder):
             return again if again.error is None else None
 
         assert wait_until(answers, "the same address to answer again").token_ids
-        admin = admin_service_pb2_grpc.AdminServiceStub(grpc.insecure_channel(server.addresses["admin_listen"]))
-        assert admin.GetSchedulerState(admin_service_pb2.GetSchedulerStateRequest(), wait_for_ready=True, timeout=20).replicas
+        again = server.admin.GetSchedulerState(admin_service_pb2.GetSchedulerStateRequest(), wait_for_ready=True, timeout=20)
+        assert again.replicas
         assert server.metrics()
     finally:
         assert server.stop() == 0, server.process.text()

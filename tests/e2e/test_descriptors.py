@@ -9,6 +9,7 @@ import threading
 import time
 
 import grpc
+import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from conftest import MODEL, Completion, Process, Server, await_ready, wait_until
@@ -52,9 +53,9 @@ def idle_connections(target, count):
 
 
 @contextlib.contextmanager
-def used_up_descriptors(server, pid):
-    """More connections than `pid` can have open: those it cannot take wait in the listener's backlog."""
-    with idle_connections(server.target, FEW):
+def used_up_descriptors(target, pid):
+    """More connections than `pid` can have open: those it cannot take wait in the backlog of the listener at `target`."""
+    with idle_connections(target, FEW):
         wait_until(lambda: open_descriptors(pid) >= FEW - PROBE_DESCRIPTORS, "the descriptors to be used up")
         yield
 
@@ -67,11 +68,11 @@ class FewDescriptors(Server):
         self.process = Process(folder, "octavo-scheduler", "--model", MODEL, "--listen", "127.0.0.1:0", "--metrics_listen", "",
                                "--ready_file", ready, *PROBE_OFTEN, *scheduler_flags, preexec_fn=limit_hard)
         self.connect(await_ready(self.process, ready))
-        self.worker = Process(folder, "octavo-worker", "--model", MODEL, "--scheduler", self.target, "--listen", "127.0.0.1:0")
+        self.worker = Process(folder, "octavo-worker", "--model", MODEL, "--scheduler", self.operator_target, "--listen", "127.0.0.1:0")
         wait_until(lambda: worker_states(self) == [fleet.WORKER_STATE_READY], "the worker to be ready")
 
     def stop(self):
-        self.channel.close()
+        self.close_channels()
         codes = [process.stop() for process in (self.process, self.worker)]
         return codes[0] or codes[1]
 
@@ -115,10 +116,13 @@ class Reading:
 
 
 def tokens_of(server, seconds):
-    """How many tokens one stream makes in about `seconds` here."""
-    begun = time.monotonic()
-    Completion(server.generate(STORY, max_tokens=64, sampling={"ignore_eos": True}))
-    return min(6000, int(64 / (time.monotonic() - begun) * seconds))
+    """How many tokens one stream makes in `seconds` here, at the pace of the faster of two runs: the first one warms up."""
+    fastest = float("inf")
+    for _ in range(2):
+        begun = time.monotonic()
+        Completion(server.generate(STORY, max_tokens=64, sampling={"ignore_eos": True}))
+        fastest = min(fastest, time.monotonic() - begun)
+    return min(7000, int(64 / fastest * seconds))
 
 
 def test_a_low_soft_limit_is_raised_and_everything_works(folder):
@@ -139,13 +143,15 @@ def test_a_low_soft_limit_is_raised_and_everything_works(folder):
         assert server.stop() == 0, server.process.text()
 
 
-def test_without_descriptors_open_streams_end_well_and_then_the_process_exits_with_its_own_code(folder):
-    server = FewDescriptors(folder, "--drain_timeout", "120s")
+@pytest.mark.parametrize("flags, crowded", [((), "listen"), (("--admin_listen", "127.0.0.1:0"), "listen"),
+                                            (("--admin_listen", "127.0.0.1:0"), "admin_listen")])
+def test_without_descriptors_open_streams_end_well_and_then_the_process_exits_with_its_own_code(folder, flags, crowded):
+    server = FewDescriptors(folder, "--drain_timeout", "120s", *flags)
     try:
-        tokens = tokens_of(server, 2 * NOTICE_SECONDS)
+        tokens = tokens_of(server, 2.5 * NOTICE_SECONDS)
         watch = Watch(server.channel)
         stream = Reading(server.generate(STORY, max_tokens=tokens, sampling={"ignore_eos": True}))
-        with used_up_descriptors(server, server.process.pid):
+        with used_up_descriptors(server.addresses[crowded], server.process.pid):
             wait_until(lambda: watch.told[-1] == NOT_SERVING, "the watch to turn NOT_SERVING", AT_MOST)
             read = stream.chunks
             assert not stream.ended(), "the stream must outlast the notice"
@@ -168,7 +174,7 @@ def test_serve_restarts_a_scheduler_that_ran_out_of_descriptors(folder):
         first = server.scheduler_pid()
         resource.prlimit(first, resource.RLIMIT_NOFILE, (FEW, FEW))  # the next one may have more again
         endless = Reading(server.generate(STORY, sampling={"ignore_eos": True}))
-        with used_up_descriptors(server, first):
+        with used_up_descriptors(server.target, first):
             wait_until(lambda: server.scheduler_pid() not in (None, first), "the next scheduler", AT_MOST)
         log = server.process.text()
         assert f"the scheduler (process {first}) ended with exit code {EXIT_DESCRIPTORS}; starting it again" in log

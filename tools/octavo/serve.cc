@@ -10,6 +10,8 @@
 #include "absl/flags/flag.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "common/flags.h"
 #include "common/ready_file.h"
 #include "common/wire/rpc_server.h"
@@ -42,6 +44,12 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kDefaultModel[] = "SmolLM2-135M-Instruct.Q4_1.gguf";
+
+// Flags that Serve hands to the scheduler itself. Given again after the --, theirs would win: then
+// the worker has another model, or registers where nobody listens, or nobody learns that the
+// scheduler is ready.
+constexpr absl::string_view kOwnFlags[] = {"listen", "admin_listen", "metrics_listen", "model",
+                                           "ready_file"};
 
 fs::path CacheFolder() {
   if (const char* cache = getenv("XDG_CACHE_HOME"); cache != nullptr && *cache != '\0') {
@@ -88,6 +96,19 @@ std::map<std::string, std::string> ReadAddresses(const fs::path& ready_file,
   return addresses;
 }
 
+// The first of kOwnFlags among the scheduler's `arguments`; empty if there is none.
+absl::string_view FindOwnFlag(const std::vector<std::string>& arguments) {
+  for (absl::string_view argument : arguments) {
+    if (!absl::ConsumePrefix(&argument, "-")) continue;
+    absl::ConsumePrefix(&argument, "-");
+    const absl::string_view name = argument.substr(0, argument.find('='));
+    for (const absl::string_view own : kOwnFlags) {
+      if (name == own) return own;
+    }
+  }
+  return {};
+}
+
 bool IsServing(const std::shared_ptr<grpc::Channel>& channel) {
   grpc::health::v1::HealthCheckRequest request;
   request.set_service("readiness");
@@ -101,6 +122,12 @@ bool IsServing(const std::shared_ptr<grpc::Channel>& channel) {
 }  // namespace
 
 int Serve(const std::vector<std::string>& arguments) {
+  if (const absl::string_view flag = FindOwnFlag(arguments); !flag.empty()) {
+    std::cerr << "octavo: --" << flag << " is a flag of `octavo serve` itself, which needs it for "
+              << "more than the scheduler: give it before the --, as `octavo serve --" << flag
+              << " ...`\n";
+    return kExitBadConfiguration;
+  }
   const std::string model = absl::GetFlag(FLAGS_model).empty()
                                 ? (CacheFolder() / "models" / kDefaultModel).string()
                                 : absl::GetFlag(FLAGS_model);
@@ -112,13 +139,6 @@ int Serve(const std::vector<std::string>& arguments) {
                 : "; --model takes the path of a GGUF file")
         << "\n";
     return kExitBadConfiguration;
-  }
-  for (const std::string& argument : arguments) {
-    if (absl::StartsWith(argument, "--admin_listen")) {
-      std::cerr << "octavo: --admin_listen is a flag of `octavo serve` itself; give it before the "
-                   "--, as the worker registers there too\n";
-      return kExitBadConfiguration;
-    }
   }
   const RuntimeFolder runtime;
   if (runtime.path().empty()) {
