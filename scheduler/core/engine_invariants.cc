@@ -97,6 +97,7 @@ absl::Status Engine::CheckReplica() const {
   }
   OCTAVO_RETURN_IF_ERROR(
       replica.ledger.CheckInvariants(std::move(references), replica.last_settled));
+  OCTAVO_RETURN_IF_ERROR(planner_.CheckInvariants(replica, sequences_));
   if (promised != replica.promised_blocks) {
     return Differs("promised blocks", replica.promised_blocks, promised);
   }

@@ -26,11 +26,12 @@ KvLedger::KvLedger(const KvLayout& layout, uint32_t block_count, bool prefix_cac
   CHECK_GE(prefix_match_unit, 1u);
 }
 
-PrefixHit KvLedger::FindPrefix(std::span<const TokenId> tokens, absl::string_view scope) const {
-  PrefixHit hit;
-  if (tokens.empty()) return hit;
+PrefixHit KvLedger::FindPrefix(std::span<const TokenId> tokens, absl::string_view scope,
+                               PrefixHit earlier) const {
+  if (tokens.empty()) return {};
   const auto reusable = tokens.first(tokens.size() - 1);
-  hit.node = index_.Find(reusable, scope, hit.blocks);
+  PrefixHit hit{.blocks = std::move(earlier.blocks)};
+  hit.node = index_.FindAgain(reusable, scope, earlier.node, hit.blocks);
   hit.token_count = hit.block_count() * layout_.block_size;
   for (const BlockId block : hit.blocks) {
     hit.idle_block_count += pool_.reference_count(block) == 0;

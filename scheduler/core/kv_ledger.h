@@ -45,6 +45,8 @@ struct PrefixHit {
     run = {};
     run_is_idle = false;
   }
+
+  friend bool operator==(const PrefixHit&, const PrefixHit&) = default;
 };
 
 class KvLedger {
@@ -63,8 +65,10 @@ class KvLedger {
   uint64_t evicted_count() const { return evicted_count_; }
 
   // The longest indexed prefix of `tokens`, at most all of them but the last (one must be computed
-  // to get the next). Changes nothing.
-  PrefixHit FindPrefix(std::span<const TokenId> tokens, absl::string_view scope) const;
+  // to get the next). Changes nothing. `earlier`: what it gave before for these tokens, or for the
+  // first of them, in the same scope; it makes the lookup cheaper and changes nothing else.
+  PrefixHit FindPrefix(std::span<const TokenId> tokens, absl::string_view scope,
+                       PrefixHit earlier = {}) const;
   // How many blocks releasing the table would really bring back: those nobody else holds.
   uint32_t CountFreedBy(const BlockTable& table) const;
 

@@ -1,7 +1,10 @@
 #include "scheduler/core/planner.h"
 
 #include <algorithm>
+#include <string>
+#include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "glog/logging.h"
 
 namespace octavo {
@@ -135,6 +138,31 @@ void Planner::PreemptAt(const SequenceStore& sequences, size_t index, PlanChoice
   choice.preempted.push_back(replica_->running[index]);
 }
 
+PrefixHit Planner::LookUp(SequenceSlot slot, const Sequence& sequence) {
+  PrefixHit earlier;
+  if (remembered_.epoch == replica_->epoch && remembered_.slot == slot &&
+      remembered_.sequence_id == sequence.id) {
+    earlier = std::exchange(remembered_.hit, {});
+  }
+  return replica_->ledger.FindPrefix(sequence.tokens, sequence.request->prefix_scope,
+                                     std::move(earlier));
+}
+
+absl::Status Planner::CheckInvariants(const Replica& replica,
+                                      const SequenceStore& sequences) const {
+  const Sequence* sequence = sequences.Find(remembered_.slot, remembered_.sequence_id);
+  if (sequence == nullptr || remembered_.epoch != replica.epoch) return absl::OkStatus();
+  const std::string& scope = sequence->request->prefix_scope;
+  const PrefixHit again = replica.ledger.FindPrefix(sequence->tokens, scope, remembered_.hit);
+  const PrefixHit anew = replica.ledger.FindPrefix(sequence->tokens, scope);
+  if (again == anew) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat(
+      "sequence ", sequence->id.value(), ": the hit remembered gives ", again.token_count,
+      " tokens in ", again.blocks.size(), " blocks, ", again.idle_block_count,
+      " of them idle; a lookup gives ", anew.token_count, " in ", anew.blocks.size(), ", ",
+      anew.idle_block_count, " idle, or other blocks"));
+}
+
 void Planner::ChooseWaiting(const SequenceStore& sequences, const RequestQueue& queue,
                             PlanChoice& choice) {
   const KvLedger& ledger = replica_->ledger;
@@ -154,9 +182,7 @@ void Planner::ChooseWaiting(const SequenceStore& sequences, const RequestQueue& 
       return;
     }
     PrefixHit hit;
-    if (!sequence.request->no_cache && !sequence.scores_due()) {
-      hit = ledger.FindPrefix(sequence.tokens, sequence.request->prefix_scope);
-    }
+    if (!sequence.request->no_cache && !sequence.scores_due()) hit = LookUp(slot, sequence);
     const uint32_t floor = running_count_ > 0 ? options_->watermark_blocks : 0;
     const auto need = [&] { return target - hit.block_count() + hit.idle_block_count; };
     // An idle block that is only copied from comes on top of all others. What needs the whole pool
@@ -165,6 +191,7 @@ void Planner::ChooseWaiting(const SequenceStore& sequences, const RequestQueue& 
     if (need() + floor > unpromised_) {
       // What a slow reader holds goes to who waits; the hit is looked up again when it is back.
       PreemptOne(sequences, 0, /*paused_only=*/true, choice);
+      remembered_ = {replica_->epoch, slot, sequence.id, std::move(hit)};
       return;
     }
     const uint32_t tokens = ChunkOf(known - hit.token_count, budget_);

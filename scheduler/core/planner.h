@@ -26,6 +26,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "common/ids.h"
+#include "scheduler/core/kv_ledger.h"
 #include "scheduler/core/options.h"
 #include "scheduler/core/replica.h"
 #include "scheduler/core/request_queue.h"
@@ -64,6 +67,9 @@ class Planner {
   void Choose(const Replica& replica, const SequenceStore& sequences, const RequestQueue& queue,
               PlanChoice& choice);
 
+  // What is remembered of a lookup gives the same hit as a lookup without it.
+  absl::Status CheckInvariants(const Replica& replica, const SequenceStore& sequences) const;
+
  private:
   void ChooseRunning(const SequenceStore& sequences, PlanChoice& choice);
   void ChooseWaiting(const SequenceStore& sequences, const RequestQueue& queue, PlanChoice& choice);
@@ -76,8 +82,19 @@ class Planner {
                   PlanChoice& choice);
   void PreemptAt(const SequenceStore& sequences, size_t index, PlanChoice& choice);
   uint32_t ChunkOf(uint32_t wanted, uint32_t budget) const;
+  PrefixHit LookUp(SequenceSlot slot, const Sequence& sequence);
 
   const EngineOptions* options_;
+
+  // The hit of the waiting sequence that was short of blocks last: it is looked up in every plan
+  // until it runs.
+  struct Remembered {
+    Epoch epoch;  // of the replica whose ledger it is from
+    SequenceSlot slot = 0;
+    SequenceId sequence_id;
+    PrefixHit hit;
+  };
+  Remembered remembered_;
 
   // Scratch of one choice.
   const Replica* replica_ = nullptr;

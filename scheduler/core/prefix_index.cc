@@ -100,7 +100,12 @@ PrefixNode PrefixIndex::Find(std::span<const TokenId> tokens, absl::string_view 
                              std::vector<BlockId>& blocks) const {
   const auto root = roots_.find(scope);
   if (root == roots_.end()) return {};
-  PrefixNode node{root->second.node, RootKey(scope)};
+  const PrefixNode node = Descend({root->second.node, RootKey(scope)}, tokens, blocks);
+  return node.id == root->second.node ? PrefixNode{} : node;
+}
+
+PrefixNode PrefixIndex::Descend(PrefixNode node, std::span<const TokenId> tokens,
+                                std::vector<BlockId>& blocks) const {
   for (; tokens.size() >= block_size_; tokens = tokens.subspan(block_size_)) {
     const auto block_tokens = tokens.first(block_size_);
     const PrefixKey key = ChildKey(node.key, block_tokens);
@@ -109,7 +114,30 @@ PrefixNode PrefixIndex::Find(std::span<const TokenId> tokens, absl::string_view 
     node = {records_[found].node, key};
     blocks.push_back(BlockId(found));
   }
-  return node.id == root->second.node ? PrefixNode{} : node;
+  return node;
+}
+
+// Twins stand in one row in their bucket, the one that is found in front.
+bool PrefixIndex::IsFound(BlockId block, uint64_t node) const {
+  const Record& record = records_[block.value()];
+  return record.node == node &&
+         (record.previous == kNone || records_[record.previous].node != node);
+}
+
+// From the last block up: its node is that of the same prefix as before, as ids are never used
+// again, and so is the node it names as its parent's.
+PrefixNode PrefixIndex::FindAgain(std::span<const TokenId> tokens, absl::string_view scope,
+                                  const PrefixNode& node, std::vector<BlockId>& blocks) const {
+  uint64_t expected = node.id;
+  for (size_t i = blocks.size(); i-- > 0;) {
+    if (!IsFound(blocks[i], expected)) {
+      blocks.clear();
+      break;
+    }
+    expected = records_[blocks[i].value()].parent_node;
+  }
+  if (blocks.empty()) return Find(tokens, scope, blocks);
+  return Descend(node, tokens.subspan(blocks.size() * block_size_), blocks);
 }
 
 PrefixRun PrefixIndex::FindRun(const PrefixNode& parent, absl::string_view scope,

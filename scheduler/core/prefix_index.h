@@ -84,6 +84,12 @@ class PrefixIndex {
   PrefixNode Find(std::span<const TokenId> tokens, absl::string_view scope,
                   std::vector<BlockId>& blocks) const;
 
+  // What Find(tokens) gives now, for one who asked before: `blocks` is what it gave then for these
+  // tokens, or for the first of them, and `node` what it returned. Costs one look at each of these
+  // blocks while all are still found, and hashes only what follows them; otherwise a Find.
+  PrefixNode FindAgain(std::span<const TokenId> tokens, absl::string_view scope,
+                       const PrefixNode& node, std::vector<BlockId>& blocks) const;
+
   // Of the blocks right after the prefix `parent`, the one that shares the longest run of leading
   // tokens with `tokens`. Time grows with the logarithm of the number of indexed blocks.
   PrefixRun FindRun(const PrefixNode& parent, absl::string_view scope,
@@ -183,6 +189,11 @@ class PrefixIndex {
   std::optional<BlockId> InsertChild(uint32_t block);
   absl::Status CheckBlock(uint32_t block) const;
   absl::Status CheckChildren() const;
+  // Walks on from `node`, whose key and id are known, as long as blocks are found.
+  PrefixNode Descend(PrefixNode node, std::span<const TokenId> tokens,
+                     std::vector<BlockId>& blocks) const;
+  // Of the blocks of this node, `block` is the one that is found.
+  bool IsFound(BlockId block, uint64_t node) const;
 
   uint32_t block_size_;
   bool finds_runs_;

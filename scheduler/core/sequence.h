@@ -18,6 +18,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -132,9 +133,13 @@ class SequenceStore {
   Sequence& operator[](SequenceSlot slot) { return slots_[slot]; }
   const Sequence& operator[](SequenceSlot slot) const { return slots_[slot]; }
   // The sequence of that id if it still lives there.
+  const Sequence* Find(SequenceSlot slot, SequenceId id) const {
+    if (slot >= slots_.size()) return nullptr;
+    const Sequence& sequence = slots_[slot];
+    return sequence.id == id && sequence.state != SequenceState::kEnded ? &sequence : nullptr;
+  }
   Sequence* Find(SequenceSlot slot, SequenceId id) {
-    return slots_[slot].id == id && slots_[slot].state != SequenceState::kEnded ? &slots_[slot]
-                                                                                : nullptr;
+    return const_cast<Sequence*>(std::as_const(*this).Find(slot, id));
   }
 
  private:

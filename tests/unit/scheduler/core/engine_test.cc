@@ -3,6 +3,7 @@
 #include "scheduler/core/engine.h"
 
 #include <functional>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <variant>
@@ -139,6 +140,36 @@ INSTANTIATE_TEST_SUITE_P(
         Nonsense{"AlternativesMissing", [](StepResult& it) { it.sampled[0].top_count = 2; },
                  "has 0 alternatives where its tokens say 2"}),
     [](const auto& info) { return info.param.name; });
+
+// The next replica numbers its blocks and prefixes as the lost one did.
+TEST_F(EngineTest, AHitRememberedOnALostReplicaIsNotOneOnTheNext) {
+  const auto prompt = [](TokenId first, uint32_t count) {
+    std::vector<TokenId> tokens(count);
+    std::iota(tokens.begin(), tokens.end(), first);
+    return tokens;
+  };
+  const auto run = [&](TokenId first) {
+    const RequestId id = Submit(prompt(first, 8), [](SubmitRequest& it) { it.max_tokens = 40; });
+    Send(StepCompleted{Answer(Plan())});
+    return id;
+  };
+  Ready();
+  run(1);
+  const RequestId head = Submit(prompt(1, 64), [](SubmitRequest& it) { it.max_tokens = 1; });
+  Plan();  // it would find two blocks, and is short of others
+  Send(PauseRequest{head});
+  Send(ReplicaLost{ReplicaId(0), Epoch(epoch_), absl::UnavailableError("gone")});
+  Ready();
+  const RequestId other = run(1000);
+  Send(ResumeRequest{head});
+  Send(StepCompleted{Answer(Plan())});
+  Send(CancelRequest{.request_id = other});
+  actions_.clear();
+  Plan();
+  ASSERT_EQ(Of<RequestAdmitted>().size(), 1u);
+  EXPECT_EQ(Of<RequestAdmitted>()[0].request_id, head);
+  EXPECT_EQ(Of<RequestAdmitted>()[0].cached_token_count, 0u);
+}
 
 TEST_F(EngineTest, AlternativesFollowTheirTokens) {
   Ready();

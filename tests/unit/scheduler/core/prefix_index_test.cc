@@ -257,6 +257,9 @@ class NaivePrefixes {
   std::map<uint32_t, Prefix> prefix_of_;
 };
 
+// NaivePrefixes::Walk is the reference of FindAgain too: questions asked at any time before, the
+// answer kept, are asked again for all their tokens or more, after inserts, evictions and twins
+// taking over.
 class PrefixIndexModelTest : public testing::TestWithParam<uint32_t> {};
 
 TEST_P(PrefixIndexModelTest, RandomOperationsAgreeWithWholeTokenLists) {
@@ -267,6 +270,25 @@ TEST_P(PrefixIndexModelTest, RandomOperationsAgreeWithWholeTokenLists) {
     NaivePrefixes model(block_size);
     uint32_t leaves = 0;
     uint32_t covered_leaves = 0;
+    struct Question {
+      std::string scope;
+      std::vector<TokenId> tokens;
+      size_t asked_for = 0;  // of the tokens, when it was last asked
+      PrefixNode node;
+      std::vector<BlockId> blocks;
+    };
+    std::vector<Question> questions(8);
+    const auto ask_again = [&](Question& it) {
+      it.asked_for += random() % (it.tokens.size() - it.asked_for + 1);
+      const auto tokens = std::span(it.tokens).first(it.asked_for);
+      it.node = index.FindAgain(tokens, it.scope, it.node, it.blocks);
+      std::vector<BlockId> anew;
+      ASSERT_EQ(it.node, index.Find(tokens, it.scope, anew));
+      ASSERT_EQ(it.blocks, anew);
+      std::vector<uint32_t> ids;
+      for (const BlockId block : anew) ids.push_back(block.value());
+      ASSERT_EQ(ids, model.Walk(it.scope, {tokens.begin(), tokens.end()}));
+    };
     for (int step = 0; step < 8000; ++step) {
       const std::string scope = random() % 3 == 0 ? "x" : "";
       std::vector<TokenId> tokens(1 + random() % (block_size * 5));
@@ -274,6 +296,15 @@ TEST_P(PrefixIndexModelTest, RandomOperationsAgreeWithWholeTokenLists) {
       // A few lists only: with long blocks, all of random tokens would differ at once.
       if (block_size == 16)
         std::fill(tokens.begin(), tokens.end() - random() % 3 % tokens.size(), 1);
+      if (random() % 20 == 0) questions[random() % questions.size()] = {scope, tokens};
+      for (Question& question : questions) {
+        if (random() % 4 != 0) continue;
+        ASSERT_NO_FATAL_FAILURE(ask_again(question));
+      }
+      if (random() % 2000 == 0) {
+        index.Clear();
+        model = NaivePrefixes(block_size);
+      }
       std::vector<BlockId> blocks;
       PrefixNode node = index.Find(tokens, scope, blocks);
       ASSERT_EQ(Find(index, tokens, scope), model.Walk(scope, tokens));
