@@ -165,8 +165,12 @@ absl::StatusOr<KvPoolId> CpuMemory::CreateKvPool(const KvLayout& layout, uint32_
         pool.pages.data<uint8_t>() + layout.bytes_per_layer_block() * block_count * layer;
     pool.layer_bases.push_back(reinterpret_cast<uint16_t*>(base));
   }
-  kv_pools_.push_back(std::move(pool));
-  return KvPoolId(static_cast<uint32_t>(kv_pools_.size() - 1));
+  // A pool that is gone leaves its id to the next: a worker starts replicas for as long as it
+  // lives.
+  const auto free = std::find(kv_pools_.begin(), kv_pools_.end(), std::nullopt);
+  const auto place = free == kv_pools_.end() ? kv_pools_.emplace(free) : free;
+  *place = std::move(pool);
+  return KvPoolId(static_cast<uint32_t>(place - kv_pools_.begin()));
 }
 
 void CpuMemory::DestroyKvPool(KvPoolId pool) {
