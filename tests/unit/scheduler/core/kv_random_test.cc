@@ -1,0 +1,412 @@
+// The books of the KV memory under random operations, beside the plainest model of them: token
+// lists compared as a whole, a queue searched from the front. After every operation each block's
+// state, count and place in the queue, and what every lookup finds, must be the same, and the
+// books' own invariants hold. OCTAVO_KV_STEPS=N runs N operations on each pool.
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "gtest/gtest.h"
+#include "scheduler/core/kv_ledger.h"
+
+namespace octavo {
+namespace {
+
+// A scope, then tokens: one character each, so that a prefix is a string and begins another or not.
+using Text = std::string;
+
+struct NaiveHit {
+  std::vector<uint32_t> blocks;
+  uint32_t run_block = 0;
+  uint32_t run_tokens = 0;
+};
+
+class NaiveKv {
+ public:
+  NaiveKv(uint32_t block_count, uint32_t block_size, uint32_t unit)
+      : block_size_(block_size), unit_(unit), references_(block_count), text_(block_count) {
+    for (uint32_t i = 0; i < block_count; ++i) queue_.push_back(i);
+  }
+
+  NaiveHit Find(const Text& all) const {
+    NaiveHit hit;
+    const Text text = all.substr(0, all.size() - 1);
+    size_t depth = 1;  // the scope
+    while (depth + block_size_ <= text.size()) {
+      const auto it = twins_.find(text.substr(0, depth + block_size_));
+      if (it == twins_.end()) break;
+      hit.blocks.push_back(it->second.front());
+      depth += block_size_;
+    }
+    if (unit_ >= block_size_) return hit;
+    // Of those with the longest run, the first that does not come before `text`, else the last one
+    // that does.
+    bool is_after = false;
+    for (const auto& [known, blocks] : twins_) {
+      if (Depth(known) != depth || known.compare(0, depth, text, 0, depth) != 0) continue;
+      uint32_t count = 0;
+      while (depth + count < std::min(known.size(), text.size()) &&
+             known[depth + count] == text[depth + count]) {
+        ++count;
+      }
+      if (count > hit.run_tokens || (count == hit.run_tokens && count > 0 && !is_after)) {
+        hit.run_tokens = count;
+        hit.run_block = blocks.front();
+        is_after = known >= text;
+      }
+    }
+    hit.run_tokens -= hit.run_tokens % unit_;
+    return hit;
+  }
+
+  uint32_t Take() {
+    const uint32_t block = queue_.front();
+    queue_.erase(queue_.begin());
+    if (!text_[block].empty()) Forget(block);
+    references_[block] = 1;
+    return block;
+  }
+  void AddReference(uint32_t block) {
+    if (references_[block]++ == 0) queue_.erase(std::find(queue_.begin(), queue_.end(), block));
+  }
+  void Release(const std::vector<uint32_t>& table) {
+    std::vector<uint32_t> head;
+    for (auto block = table.rbegin(); block != table.rend(); ++block) {
+      if (--references_[*block] > 0) continue;
+      if (text_[*block].empty()) {
+        head.push_back(*block);
+      } else {
+        queue_.push_back(*block);
+      }
+    }
+    queue_.insert(queue_.begin(), head.begin(), head.end());
+  }
+  void Index(uint32_t block, const Text& text) {
+    const bool is_leaf = (text.size() - 1) % block_size_ != 0;
+    const size_t depth = Depth(text);
+    std::optional<uint32_t> covered;
+    for (const auto& [known, blocks] : twins_) {
+      if (Depth(known) != depth) continue;
+      if (is_leaf && known.compare(0, text.size(), text) == 0) return;
+      if (known.size() < text.size() && text.compare(0, known.size(), known) == 0) {
+        covered = blocks.front();
+      }
+    }
+    auto& twins = twins_[text];
+    twins.insert(twins.begin() + (twins.empty() ? 0 : 1), block);
+    text_[block] = text;
+    if (!covered) return;
+    Forget(*covered);
+    if (references_[*covered] > 0) return;
+    queue_.erase(std::find(queue_.begin(), queue_.end(), *covered));
+    queue_.insert(queue_.begin(), *covered);
+  }
+  void Reset() {
+    twins_.clear();
+    std::fill(text_.begin(), text_.end(), Text());
+  }
+
+  const std::vector<uint32_t>& queue() const { return queue_; }
+  uint32_t references(uint32_t block) const { return references_[block]; }
+  bool indexed(uint32_t block) const { return !text_[block].empty(); }
+  size_t indexed_count() const {
+    return static_cast<size_t>(
+        std::count_if(text_.begin(), text_.end(), [](const Text& it) { return !it.empty(); }));
+  }
+
+ private:
+  // Where the block that a text ends with begins.
+  size_t Depth(const Text& text) const { return 1 + (text.size() - 2) / block_size_ * block_size_; }
+  void Forget(uint32_t block) {
+    const auto it = twins_.find(text_[block]);
+    it->second.erase(std::find(it->second.begin(), it->second.end(), block));
+    if (it->second.empty()) twins_.erase(it);
+    text_[block].clear();
+  }
+
+  uint32_t block_size_;
+  uint32_t unit_;
+  std::vector<uint32_t> references_;
+  std::vector<Text> text_;  // of an indexed block, from the scope to its last token
+  std::map<Text, std::vector<uint32_t>> twins_;
+  std::vector<uint32_t> queue_;
+};
+
+class RandomKv {
+ public:
+  RandomKv(uint64_t seed, uint32_t block_count, uint32_t block_size, uint32_t unit)
+      : random_(seed),
+        layout_{.block_size = block_size, .layer_count = 1, .kv_head_count = 1, .head_dim = 8},
+        ledger_(layout_, block_count, /*prefix_cache=*/true, unit, seed),
+        naive_(block_count, block_size, unit),
+        unit_(unit) {}
+
+  void Step() {
+    switch (Draw(16)) {
+      case 0:
+      case 1:
+      case 2:
+      case 3:
+        return Admit();
+      case 4:
+      case 5:
+      case 6:
+        return Plan();
+      case 7:
+      case 8:
+      case 9:
+      case 10:
+        return Complete(/*failed=*/Draw(8) == 0);
+      case 11:
+      case 12:
+      case 13:
+        return Leave();
+      case 14:
+        return Look();
+      default:
+        if (Draw(8) == 0) Reset();
+    }
+  }
+
+  void Compare() {
+    std::vector<uint32_t> references(ledger_.pool().capacity());
+    for (const Holder& holder : holders_) {
+      for (const uint32_t block : holder.blocks) ++references[block];
+    }
+    const absl::Status status = ledger_.CheckInvariants(std::move(references), step_);
+    ASSERT_TRUE(status.ok()) << status;
+    const BlockPool& pool = ledger_.pool();
+    BlockId at = pool.queue().Front();
+    for (const uint32_t block : naive_.queue()) {
+      ASSERT_EQ(at.value(), block);
+      at = pool.queue().Next(at);
+    }
+    ASSERT_EQ(at, pool.queue().end());
+    for (uint32_t i = 0; i < pool.capacity(); ++i) {
+      ASSERT_EQ(pool.reference_count(BlockId(i)), naive_.references(i));
+      ASSERT_EQ(ledger_.index().Contains(BlockId(i)), naive_.indexed(i));
+    }
+  }
+
+  uint64_t whole_hits = 0, partial_hits = 0, refusals = 0, resets = 0, failed_steps = 0;
+
+ private:
+  struct Holder {
+    Text text;  // scope and tokens
+    BlockTable table;
+    std::vector<uint32_t> blocks;  // the same, naively
+    uint32_t written = 0;
+    uint32_t planned = 0;
+  };
+  struct Waiting {
+    StepNumber step;
+    std::vector<uint32_t> blocks;
+  };
+
+  uint64_t Draw(uint64_t bound) { return random_() % bound; }
+  static std::vector<TokenId> TokensOf(const Text& text) { return {text.begin() + 1, text.end()}; }
+  static std::string ScopeOf(const Text& text) { return text.substr(0, 1); }
+
+  Text DrawText() {
+    Text text(1, Draw(4) == 0 ? 'x' : 'y');
+    if (!seen_.empty() && Draw(4) != 0) {
+      text = seen_[Draw(seen_.size())];
+      if (Draw(2) == 0) text.resize(1 + Draw(text.size()));
+    }
+    const uint64_t more = Draw(2 * layout_.block_size + 2) + (text.size() == 1);
+    for (uint64_t i = 0; i < more; ++i) text.push_back(Draw(4) == 0 ? 'b' : 'a');
+    const size_t limit = 1 + layout_.block_size * 6;
+    if (text.size() > limit) text.resize(limit);
+    return text;
+  }
+
+  void ExpectSame(const PrefixHit& hit, const NaiveHit& naive) {
+    std::vector<uint32_t> blocks;
+    for (const BlockId block : hit.blocks) blocks.push_back(block.value());
+    ASSERT_EQ(blocks, naive.blocks);
+    ASSERT_EQ(hit.run.token_count, naive.run_tokens);
+    if (naive.run_tokens > 0) {
+      ASSERT_EQ(hit.run.block.value(), naive.run_block);
+    }
+    ASSERT_EQ(hit.token_count, blocks.size() * layout_.block_size + naive.run_tokens);
+    uint32_t idle = 0;
+    for (const uint32_t block : blocks) idle += naive_.references(block) == 0;
+    if (naive.run_tokens > 0) idle += naive_.references(naive.run_block) == 0;
+    ASSERT_EQ(hit.idle_block_count, idle);
+  }
+
+  void Look() {
+    const Text text = DrawText();
+    ExpectSame(ledger_.FindPrefix(TokensOf(text), ScopeOf(text)), naive_.Find(text));
+  }
+
+  // A request with all blocks of its tokens, its first step planned; or refused, and nothing has
+  // changed.
+  void Admit() {
+    Holder holder{.text = DrawText()};
+    PrefixHit hit = ledger_.FindPrefix(TokensOf(holder.text), ScopeOf(holder.text));
+    NaiveHit naive = naive_.Find(holder.text);
+    ASSERT_NO_FATAL_FAILURE(ExpectSame(hit, naive));
+    const uint32_t target = layout_.BlocksFor(holder.text.size() - 1);
+    const auto short_of_blocks = [&] {
+      return target - hit.block_count() + hit.idle_block_count > ledger_.available_count();
+    };
+    if (short_of_blocks() && hit.run_is_idle) {
+      hit.DropRun();
+      naive.run_tokens = 0;
+    }
+    if (short_of_blocks()) {
+      ++refusals;
+      return;
+    }
+    whole_hits += !hit.blocks.empty();
+    partial_hits += hit.run.token_count > 0;
+    ledger_.Share(hit, holder.table);
+    for (const uint32_t block : naive.blocks) naive_.AddReference(block);
+    if (naive.run_tokens > 0) naive_.AddReference(naive.run_block);
+    holder.blocks = naive.blocks;
+    holder.written = hit.block_count() * layout_.block_size;
+    Append(target - hit.block_count(), holder);
+    PlanOne(holder);
+    if (hit.run.token_count > 0) {
+      ledger_.ReleaseAfter(last_planned(), hit.run.block);
+      waiting_.push_back({last_planned(), {naive.run_block}});
+    }
+    Remember(holder.text);
+    holders_.push_back(std::move(holder));
+  }
+
+  void Remember(const Text& text) {
+    constexpr size_t kRemembered = 24;
+    if (seen_.size() < kRemembered) {
+      seen_.push_back(text);
+    } else {
+      seen_[Draw(kRemembered)] = text;
+    }
+  }
+
+  void Append(uint32_t count, Holder& holder) {
+    ledger_.Append(count, holder.table);
+    for (uint32_t i = 0; i < count; ++i) holder.blocks.push_back(naive_.Take());
+  }
+
+  StepNumber last_planned() const { return StepNumber(step_.value() + 1); }
+  // All its tokens are written by the step in flight.
+  void PlanOne(Holder& holder) { holder.planned = static_cast<uint32_t>(holder.text.size()) - 1; }
+
+  // Some sequence has grown.
+  void Plan() {
+    if (holders_.empty()) return;
+    Holder& holder = holders_[Draw(holders_.size())];
+    const Text grown = holder.text + Text(1 + Draw(layout_.block_size + 1), Draw(3) ? 'a' : 'b');
+    const uint32_t need =
+        layout_.BlocksFor(grown.size() - 1) - static_cast<uint32_t>(holder.blocks.size());
+    if (need > ledger_.available_count()) return;
+    holder.text = grown;
+    Append(need, holder);
+    PlanOne(holder);
+    Remember(grown);
+  }
+
+  // The step in flight is done, or was refused: then nothing that it was to write is there.
+  void Complete(bool failed) {
+    step_ = last_planned();
+    ledger_.CompleteThrough(step_);
+    for (const Waiting& it : waiting_) naive_.Release(it.blocks);
+    waiting_.clear();
+    failed_steps += failed;
+    for (Holder& holder : holders_) {
+      if (failed) continue;
+      holder.written = std::max(holder.written, holder.planned);
+      ledger_.IndexFull(TokensOf(holder.text), holder.written, ScopeOf(holder.text), step_,
+                        holder.table);
+      for (uint32_t i = 0; (i + 1) * layout_.block_size <= holder.written; ++i) {
+        if (naive_.indexed(holder.blocks[i])) continue;
+        naive_.Index(holder.blocks[i], holder.text.substr(0, 1 + (i + 1) * layout_.block_size));
+      }
+    }
+  }
+
+  // A sequence ends or is preempted, with its step in flight or between two.
+  void Leave() {
+    if (holders_.empty()) return;
+    std::swap(holders_[Draw(holders_.size())], holders_.back());
+    Holder& holder = holders_.back();
+    const uint32_t block_size = layout_.block_size;
+    ledger_.IndexLeaf(TokensOf(holder.text), holder.written, ScopeOf(holder.text), step_,
+                      holder.table);
+    const uint32_t leaf = holder.written % block_size;
+    if (leaf > 0 && unit_ < block_size && leaf >= unit_) {
+      naive_.Index(holder.blocks[holder.written / block_size],
+                   holder.text.substr(0, 1 + holder.written));
+    }
+    if (holder.planned > holder.written || Draw(2) == 0) {
+      ledger_.ReleaseAfter(last_planned(), holder.table);
+      waiting_.push_back({last_planned(), holder.blocks});
+    } else {
+      ledger_.Release(holder.table);
+      naive_.Release(holder.blocks);
+    }
+    holders_.pop_back();
+  }
+
+  void Reset() {
+    const bool held = naive_.queue().size() < ledger_.pool().capacity();
+    ASSERT_EQ(ledger_.ResetPrefixes().ok(), !held);
+    if (held) return;
+    naive_.Reset();
+    ++resets;
+  }
+
+  std::mt19937_64 random_;
+  KvLayout layout_;
+  KvLedger ledger_;
+  NaiveKv naive_;
+  uint32_t unit_;
+  StepNumber step_;
+  std::vector<Holder> holders_;
+  std::vector<Waiting> waiting_;
+  std::vector<Text> seen_;
+};
+
+struct Setting {
+  uint32_t block_count, block_size, unit;
+};
+
+class KvRandomTest : public testing::TestWithParam<Setting> {};
+
+TEST_P(KvRandomTest, EveryOperationLeavesWhatTheNaiveModelHas) {
+  const auto [block_count, block_size, unit] = GetParam();
+  uint64_t steps = 1250000;
+  const char* text = std::getenv("OCTAVO_KV_STEPS");
+  ASSERT_TRUE(text == nullptr || absl::SimpleAtoi(text, &steps)) << text;
+  RandomKv kv(block_count, block_count, block_size, unit);
+  for (uint64_t i = 0; i < steps; ++i) {
+    ASSERT_NO_FATAL_FAILURE(kv.Step()) << "operation " << i;
+    ASSERT_NO_FATAL_FAILURE(kv.Compare()) << "operation " << i;
+  }
+  EXPECT_GT(kv.whole_hits, 0u);
+  EXPECT_EQ(kv.partial_hits > 0, unit < block_size);
+  EXPECT_GT(kv.refusals, 0u);
+  EXPECT_GT(kv.failed_steps, 0u);
+  EXPECT_GT(kv.resets, 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Pools, KvRandomTest,
+                         testing::Values(Setting{8, 1, 1}, Setting{8, 4, 1}, Setting{10, 3, 1},
+                                         Setting{13, 2, 1}, Setting{16, 4, 4}, Setting{20, 4, 2},
+                                         Setting{24, 5, 1}, Setting{64, 8, 3}),
+                         [](const auto& info) {
+                           return std::to_string(info.param.block_count) + "BlocksOf" +
+                                  std::to_string(info.param.block_size) + "Unit" +
+                                  std::to_string(info.param.unit);
+                         });
+
+}  // namespace
+}  // namespace octavo
