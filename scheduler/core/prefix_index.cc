@@ -104,12 +104,33 @@ PrefixNode PrefixIndex::Find(std::span<const TokenId> tokens, absl::string_view 
   return node.id == root->second.node ? PrefixNode{} : node;
 }
 
+// A key depends on tokens alone, not on what is found. So keys are computed some blocks ahead, and
+// the memory they lead to is on its way when its turn comes: first the bucket, then its first
+// block.
 PrefixNode PrefixIndex::Descend(PrefixNode node, std::span<const TokenId> tokens,
                                 std::vector<BlockId>& blocks) const {
-  for (; tokens.size() >= block_size_; tokens = tokens.subspan(block_size_)) {
-    const auto block_tokens = tokens.first(block_size_);
-    const PrefixKey key = ChildKey(node.key, block_tokens);
-    const uint32_t found = FindChild(key, node.id, block_tokens);
+  constexpr size_t kBucketAhead = 4;
+  constexpr size_t kBlockAhead = 2;
+  const size_t count = tokens.size() / block_size_;
+  const auto tokens_of = [&](size_t i) { return tokens.subspan(i * block_size_, block_size_); };
+  PrefixKey keys[kBucketAhead + 1];  // of the blocks looked at, by number
+  PrefixKey last_key = node.key;
+  for (size_t ahead = 0; ahead < count + kBucketAhead; ++ahead) {
+    if (ahead < count) {
+      last_key = keys[ahead % std::size(keys)] = ChildKey(last_key, tokens_of(ahead));
+      __builtin_prefetch(&heads_[BucketOf(last_key)]);
+    }
+    if (ahead >= kBlockAhead && ahead - kBlockAhead < count) {
+      const uint32_t head = heads_[BucketOf(keys[(ahead - kBlockAhead) % std::size(keys)])];
+      if (head != kNone) {
+        __builtin_prefetch(&records_[head]);
+        __builtin_prefetch(&tokens_[size_t{head} * block_size_]);
+      }
+    }
+    if (ahead < kBucketAhead) continue;
+    const size_t i = ahead - kBucketAhead;
+    const PrefixKey key = keys[i % std::size(keys)];
+    const uint32_t found = FindChild(key, node.id, tokens_of(i));
     if (found == kNone) break;
     node = {records_[found].node, key};
     blocks.push_back(BlockId(found));

@@ -170,7 +170,7 @@ class RandomKv {
       case 14:
         return Look();
       default:
-        if (Draw(8) == 0) Reset();
+        if (Draw(8) == 0) Reset(/*idle=*/Draw(8) == 0);
     }
   }
 
@@ -213,6 +213,9 @@ class RandomKv {
   static std::vector<TokenId> TokensOf(const Text& text) { return {text.begin() + 1, text.end()}; }
   static std::string ScopeOf(const Text& text) { return text.substr(0, 1); }
 
+  // Mostly one, so that beginnings are shared; one before it and one after it, so that there are
+  // runs of equal length on both sides of a text.
+  char DrawToken() { return "bbbbbbac"[Draw(8)]; }
   Text DrawText() {
     Text text(1, Draw(4) == 0 ? 'x' : 'y');
     if (!seen_.empty() && Draw(4) != 0) {
@@ -220,7 +223,7 @@ class RandomKv {
       if (Draw(2) == 0) text.resize(1 + Draw(text.size()));
     }
     const uint64_t more = Draw(2 * layout_.block_size + 2) + (text.size() == 1);
-    for (uint64_t i = 0; i < more; ++i) text.push_back(Draw(4) == 0 ? 'b' : 'a');
+    for (uint64_t i = 0; i < more; ++i) text.push_back(DrawToken());
     const size_t limit = 1 + layout_.block_size * 6;
     if (text.size() > limit) text.resize(limit);
     return text;
@@ -304,7 +307,7 @@ class RandomKv {
   void Plan() {
     if (holders_.empty()) return;
     Holder& holder = holders_[Draw(holders_.size())];
-    const Text grown = holder.text + Text(1 + Draw(layout_.block_size + 1), Draw(3) ? 'a' : 'b');
+    const Text grown = holder.text + Text(1 + Draw(layout_.block_size + 1), DrawToken());
     const uint32_t need =
         layout_.BlocksFor(grown.size() - 1) - static_cast<uint32_t>(holder.blocks.size());
     if (need > ledger_.available_count()) return;
@@ -356,7 +359,10 @@ class RandomKv {
     holders_.pop_back();
   }
 
-  void Reset() {
+  // `idle`: after everybody has left.
+  void Reset(bool idle) {
+    while (idle && !holders_.empty()) Leave();
+    if (idle) Complete(/*failed=*/false);
     const bool held = naive_.queue().size() < ledger_.pool().capacity();
     ASSERT_EQ(ledger_.ResetPrefixes().ok(), !held);
     if (held) return;
