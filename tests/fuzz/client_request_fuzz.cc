@@ -6,6 +6,7 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -58,6 +59,8 @@ struct World : SchedulerWorld {
   AdminService admin;
 };
 
+bool IsLive(const std::string& name) { return name == "running" || name == "waiting"; }
+
 // What a call that only looks must leave as it is.
 auto Standing(const World& world) {
   const SchedulerState state = world.loop.engine().State();
@@ -94,7 +97,7 @@ void Check(World& world, const v1::GetModelRequest& request) {
 void Check(World& world, const v1::AbortRequest& request) {
   std::set<std::string> live;
   for (const std::string& name : request.request_ids())
-    if (name == "running" || name == "waiting") live.insert(name);
+    if (IsLive(name)) live.insert(name);
   v1::AbortResponse response;
   if (world.Ok(world.generation, &GenerationService::Abort, request, response))
     CHECK_EQ(response.aborted_count(), live.size());
@@ -107,56 +110,65 @@ void Check(World& world, const v1::GetSchedulerStateRequest& request) {
   CHECK_EQ(pool.free_blocks() + pool.cached_blocks() + pool.held_blocks(), kBlocks);
 }
 
-// The pages from here on: each at most as long as asked for, nothing twice.
-template <typename Request, typename Response, typename Handler, typename IdOf>
-void CheckPages(World& world, Handler handler, Request request, uint32_t default_size, IdOf id_of) {
-  const uint32_t limit = request.page_size() == 0 ? default_size : request.page_size();
+// The pages from here on: each at most as long as asked for, nothing twice, and from the first page
+// on, with `all`, everything.
+template <typename Request, typename Response, typename Handler, typename AddIds>
+void CheckPages(World& world, Handler handler, Request request, std::optional<size_t> all,
+                AddIds add_ids) {
+  const size_t limit = request.page_size() == 0 ? 100 : request.page_size();
+  const bool from_the_first = request.page_token().empty();
   Response response;
   if (!world.Ok(world.admin, handler, request, response)) return;
   std::set<std::string> seen;
   while (true) {
-    CHECK_LE(id_of(response, seen), limit);
-    if (response.next_page_token().empty()) return;
+    const size_t before = seen.size();
+    add_ids(response, seen);
+    CHECK_LE(seen.size() - before, limit);
+    if (response.next_page_token().empty()) break;
     CHECK(!seen.empty());
     request.set_page_token(response.next_page_token());
     response.Clear();
     CHECK(world.Ok(world.admin, handler, request, response));
   }
+  if (all && from_the_first) CHECK_EQ(seen.size(), *all);
 }
 
 void Check(World& world, const v1::ListRequestsRequest& request) {
   CheckPages<v1::ListRequestsRequest, v1::ListRequestsResponse>(
-      world, &AdminService::ListRequests, request, 100,
+      world, &AdminService::ListRequests, request, world.loop.session_count(),
       [](const v1::ListRequestsResponse& page, std::set<std::string>& seen) {
         for (const auto& it : page.requests()) CHECK(seen.insert(it.request_id()).second);
-        return static_cast<uint32_t>(page.requests_size());
       });
 }
 
 void Check(World& world, const v1::ListBlocksRequest& request) {
+  const bool filters = v1::BlockState_IsValid(request.state()) && request.state() != 0;
   CheckPages<v1::ListBlocksRequest, v1::ListBlocksResponse>(
-      world, &AdminService::ListBlocks, request, 100,
-      [&request](const v1::ListBlocksResponse& page, std::set<std::string>& seen) {
+      world, &AdminService::ListBlocks, request,
+      filters ? std::nullopt : std::optional<size_t>(kBlocks),
+      [&](const v1::ListBlocksResponse& page, std::set<std::string>& seen) {
         for (const auto& it : page.blocks()) {
           CHECK(seen.insert(std::to_string(it.block_id())).second);
           CHECK_LT(it.block_id(), kBlocks);
-          if (request.state() >= v1::BLOCK_STATE_FREE && request.state() <= v1::BLOCK_STATE_HELD)
-            CHECK_EQ(it.state(), request.state());
+          if (filters) CHECK_EQ(it.state(), request.state());
         }
-        return static_cast<uint32_t>(page.blocks_size());
       });
 }
 
 void Check(World& world, const v1::GetRequestRequest& request) {
+  const std::string& name = request.request_id();
   v1::GetRequestResponse response;
-  if (world.Ok(world.admin, &AdminService::GetRequest, request, response))
-    CHECK(response.request().request_id() == request.request_id());
+  const bool found = world.Ok(world.admin, &AdminService::GetRequest, request, response);
+  CHECK_EQ(found, IsLive(name) || name == "ended");
+  CHECK(!found || response.request().request_id() == name);
 }
 
 void Check(World& world, const v1::GetBlockTableRequest& request) {
+  const std::string& name = request.request_id();
   v1::GetBlockTableResponse response;
-  if (!world.Ok(world.admin, &AdminService::GetBlockTable, request, response)) return;
-  CHECK(request.request_id() == "running" || response.blocks_size() == 0);
+  const bool found = world.Ok(world.admin, &AdminService::GetBlockTable, request, response);
+  CHECK_EQ(found, IsLive(name) && request.layer_group() == 0);
+  CHECK_EQ(!response.blocks().empty(), found && name == "running");
   for (const auto& block : response.blocks()) CHECK_EQ(block.state(), v1::BLOCK_STATE_HELD);
 }
 

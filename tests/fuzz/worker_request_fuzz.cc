@@ -28,6 +28,8 @@ namespace {
 
 constexpr int kMaxActions = 12;
 constexpr uint32_t kBlocks = 16;
+constexpr uint32_t kContextLength = 128;  // of SmallLlama
+constexpr TokenId kVocabSize = 40;
 
 // A model of small finite weights, as a path.
 std::string MakeModelFile() {
@@ -78,6 +80,7 @@ class Worker {
     if (!state.replica_id || state.executor.epoch.value() > UINT64_MAX / 2) {
       const Epoch epoch(state.highest_epoch.value() + 1);
       CHECK(host->StartReplica(ReplicaId(0), epoch, kBlocks).ok());
+      block_count = kBlocks;
     }
     const StepPlan reset{.epoch = Epoch(host->GetState().executor.epoch.value() + 1),
                          .step = StepNumber(1),
@@ -96,6 +99,7 @@ class Worker {
 
   std::unique_ptr<WorkerHost> host;
   WorkerServiceImpl service;
+  uint32_t block_count = 0;  // of the last replica
 };
 
 void CheckRefusal(const absl::Status& status) {
@@ -127,9 +131,26 @@ void StartReplica(Worker& worker, const std::string& message) {
   CHECK(worker.Call(&WorkerServiceImpl::GetWorkerState, {}, state).ok());
   CHECK_GE(state.epoch(), before.value());
   if (!status.ok()) return CheckRefusal(status);
+  worker.block_count = request.block_count();
   CHECK_EQ(state.epoch(), request.epoch());
   CHECK_EQ(state.replica_id(), request.replica_id());
   CHECK_EQ(worker.service.lease_ms(), request.lease_ms());
+}
+
+// What a plan that was taken may name, whoever checked it.
+void CheckTaken(const StepPlan& plan, uint32_t block_count) {
+  const auto check_block = [&](BlockId block) { CHECK_LT(block.value(), block_count); };
+  for (const LayerGroupChange& change : plan.layer_groups) {
+    for (const BlockId block : change.new_blocks) check_block(block);
+    for (const TableEntryChange& entry : change.entry_changes) check_block(entry.block);
+    for (const BlockCopy& copy : change.copies) {
+      check_block(copy.source);
+      check_block(copy.destination);
+    }
+  }
+  for (const PlanRow& row : plan.rows)
+    CHECK_LE(uint64_t{row.first_position} + row.token_count, kContextLength);
+  for (const TokenId token : plan.token_ids) CHECK(token >= 0 && token < kVocabSize) << token;
 }
 
 // Hands the plan over and waits for its answer. A refused plan changed nothing.
@@ -143,13 +164,14 @@ absl::Status Submit(Worker& worker, const StepPlan& plan) {
   }
   CHECK(result->epoch == plan.epoch && result->step == plan.step);
   if (worker.host->GetState().executor == before) return absl::OkStatus();  // a repeated one
+  CheckTaken(plan, worker.block_count);
   size_t wanted = 0;
   for (const PlanRow& row : plan.rows) {
     const bool failed = std::count(result->failed.begin(), result->failed.end(), row.sequence_id);
     wanted += row.samples && !failed;
   }
   CHECK_EQ(result->sampled.size(), wanted);
-  const auto check_token = [](TokenId token) { CHECK(token >= 0 && token < 40) << token; };
+  const auto check_token = [](TokenId token) { CHECK(token >= 0 && token < kVocabSize) << token; };
   for (const TokenOutcome& it : result->sampled) check_token(it.token_id);
   for (const TokenOutcome& it : result->scored) check_token(it.token_id);
   for (const TokenLogprob& it : result->top) check_token(it.token_id);
