@@ -1,8 +1,10 @@
 """Prefix hits that end inside a block, on the real model: how long they are, and that they change no byte."""
 
+import subprocess
+
 import pytest
 
-from conftest import Completion, Server
+from conftest import BUILD, MODEL, Completion, Server
 
 SALTS = iter(range(1 << 30))
 PROMPT = [1000 + 37 * i % 4000 for i in range(80)]
@@ -66,3 +68,11 @@ def test_a_thousand_tokens_in_blocks_of_32(folder):
         assert ask(server, thousand + OTHER, "", max_tokens=1).last.usage.cached_tokens == 1000
     finally:
         assert server.stop() == 0, server.process.text()
+
+
+@pytest.mark.parametrize("unit", [0, 33])
+def test_a_unit_out_of_range_is_refused_with_its_limit(unit):
+    end = subprocess.run([BUILD / "bin" / "octavo-scheduler", "--model", MODEL, "--block_size=32", f"--prefix_match_unit={unit}"],
+                         capture_output=True, text=True, timeout=20)
+    assert end.returncode == 2
+    assert f"--prefix_match_unit={unit}: it must be 1 to --block_size (32)" in end.stderr
