@@ -41,7 +41,15 @@ ABSL_FLAG(uint32_t, long_prefill_token_limit, 512,
 ABSL_FLAG(uint32_t, max_sequences, 256, "Sequences running at once.");
 ABSL_FLAG(uint32_t, max_queued_requests, 1024,
           "Requests waiting at once; more are RESOURCE_EXHAUSTED.");
-ABSL_FLAG(bool, prefix_cache, true, "Reuse the KV of prompts that begin alike.");
+ABSL_FLAG(
+    std::string, kv_policy, "paged",
+    "How sequences get KV memory: paged, or, to be measured against, contiguous runs reserved "
+    "at admission without sharing: reserve_max, reserve_pow2, oracle (all three know "
+    "max_tokens) or static (batches that end together).");
+ABSL_FLAG(std::string, contiguous_allocator, "buddy",
+          "How policies other than paged find room: buddy or first_fit.");
+ABSL_FLAG(bool, prefix_cache, true,
+          "Reuse the KV of prompts that begin alike (with --kv_policy=paged).");
 ABSL_FLAG(uint32_t, prefix_match_unit, 1,
           "What begins alike is reused up to a multiple of this many tokens inside a block, 1 to "
           "--block_size. 1: every token; the block size: whole blocks only.");
@@ -93,10 +101,11 @@ absl::Status CheckDurations() {
 
 std::map<std::string, std::string> LimitsInForce() {
   std::map<std::string, std::string> limits;
-  for (const char* flag : {"block_size", "num_blocks", "prefix_match_unit", "max_step_tokens",
-                           "long_prefill_token_limit", "max_sequences", "max_queued_requests",
-                           "min_priority", "max_priority", "drain_timeout", "step_deadline",
-                           "replica_grace", "slow_reader_timeout", "steps_in_flight"}) {
+  for (const char* flag :
+       {"block_size", "num_blocks", "kv_policy", "contiguous_allocator", "prefix_match_unit",
+        "max_step_tokens", "long_prefill_token_limit", "max_sequences", "max_queued_requests",
+        "min_priority", "max_priority", "drain_timeout", "step_deadline", "replica_grace",
+        "slow_reader_timeout", "steps_in_flight"}) {
     limits[flag] = absl::FindCommandLineFlag(flag)->CurrentValue();
   }
   return limits;
@@ -135,7 +144,10 @@ absl::StatusOr<SchedulerConfig> ConfigFromFlags() {
   engine.max_sequences = absl::GetFlag(FLAGS_max_sequences);
   engine.max_waiting_requests = absl::GetFlag(FLAGS_max_queued_requests);
   engine.max_steps_in_flight = absl::GetFlag(FLAGS_steps_in_flight);
-  engine.prefix_cache = absl::GetFlag(FLAGS_prefix_cache);
+  OCTAVO_ASSIGN_OR_RETURN(engine.kv_policy, ParseKvPolicy(absl::GetFlag(FLAGS_kv_policy)));
+  OCTAVO_ASSIGN_OR_RETURN(engine.contiguous_allocator,
+                          ParseContiguousAllocatorKind(absl::GetFlag(FLAGS_contiguous_allocator)));
+  engine.prefix_cache = absl::GetFlag(FLAGS_prefix_cache) && engine.kv_policy == KvPolicy::kPaged;
   engine.prefix_match_unit = prefix_match_unit;
   std::random_device entropy;
   engine.prefix_seed = uint64_t{entropy()} << 32 | entropy();

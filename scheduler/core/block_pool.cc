@@ -57,6 +57,12 @@ BlockPool::Taken BlockPool::Take() {
   return {id, evicted};
 }
 
+void BlockPool::TakeFree(BlockId id) {
+  CHECK(state(id) == BlockState::kFree) << "block " << id << " is not free";
+  queue_.Remove(id);
+  blocks_[id.value()].references = 1;
+}
+
 void BlockPool::AddReference(BlockId id) {
   Block& block = blocks_[id.value()];
   if (block.references == 0) {

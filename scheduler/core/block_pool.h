@@ -81,6 +81,9 @@ class BlockPool {
   };
   Taken Take();
 
+  // Takes this very block. REQUIRES: it is free.
+  void TakeFree(BlockId block);
+
   // One more holder. A cached block leaves the queue. REQUIRES: the block is held or cached.
   void AddReference(BlockId block);
 

@@ -105,7 +105,7 @@ absl::StatusOr<ContiguousAllocatorKind> ParseContiguousAllocatorKind(const std::
     if (name == ContiguousAllocatorKindName(kind)) return kind;
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("contiguous allocator \"", name, "\": it must be buddy or first_fit"));
+      absl::StrCat("--contiguous_allocator=", name, ": it must be buddy or first_fit"));
 }
 
 std::unique_ptr<ContiguousAllocator> MakeContiguousAllocator(ContiguousAllocatorKind kind,

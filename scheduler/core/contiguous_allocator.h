@@ -36,6 +36,8 @@ class ContiguousAllocator {
   // REQUIRES: `run` came from Allocate and was not given back since.
   virtual void Free(BlockRun run) = 0;
   virtual uint32_t free_blocks() const = 0;
+  // The same state in a copy, for trying out.
+  virtual std::unique_ptr<ContiguousAllocator> Clone() const = 0;
 };
 
 // Runs are powers of two at multiples of their length; two free halves join again. A capacity that
@@ -46,6 +48,9 @@ class BuddyAllocator final : public ContiguousAllocator {
   std::optional<BlockRun> Allocate(uint32_t count) override;
   void Free(BlockRun run) override;
   uint32_t free_blocks() const override { return free_; }
+  std::unique_ptr<ContiguousAllocator> Clone() const override {
+    return std::make_unique<BuddyAllocator>(*this);
+  }
 
  private:
   uint32_t capacity_;
@@ -60,6 +65,9 @@ class FirstFitAllocator final : public ContiguousAllocator {
   std::optional<BlockRun> Allocate(uint32_t count) override;
   void Free(BlockRun run) override;
   uint32_t free_blocks() const override { return free_; }
+  std::unique_ptr<ContiguousAllocator> Clone() const override {
+    return std::make_unique<FirstFitAllocator>(*this);
+  }
 
  private:
   uint32_t free_ = 0;

@@ -66,6 +66,7 @@ class Engine {
 
   // --- Looking inside (AdminService). None changes anything. ---
   SchedulerState State() const;
+  SlotWaste Waste() const;
   EngineCounters Counters() const;
   // Live requests in the order they would run: running, then waiting, then paused waiting; `first`
   // of them skipped.

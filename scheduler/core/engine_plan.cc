@@ -40,7 +40,11 @@ void Engine::Admit(Admission& admission, absl::Time now, Actions& actions) {
   --waiting_count_;
   waiting_tokens_ -= sequence.prompt_token_count;
   Move(sequence, SequenceState::kRunning);
-  replica_->ledger.Share(admission.hit, sequence.table);
+  if (admission.reserved_blocks > 0) {
+    replica_->ledger.Reserve(admission.reserved_blocks, sequence.table);
+  } else {
+    replica_->ledger.Share(admission.hit, sequence.table);
+  }
   // The copy of the hit's run is part of the step to come: until that is done, only whole blocks
   // are written.
   sequence.written = admission.hit.token_count - admission.hit.run.token_count;

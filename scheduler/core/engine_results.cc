@@ -238,6 +238,8 @@ void Engine::On(const ReplicaReady& event, absl::Time now, Actions& actions) {
       event.replica_id, event.epoch,
       KvLedger(event.layer_groups[0].layout, event.layer_groups[0].block_count,
                options_.prefix_cache, options_.prefix_match_unit, options_.prefix_seed));
+  if (options_.kv_policy != KvPolicy::kPaged)
+    replica_->ledger.UseContiguousRuns(options_.contiguous_allocator);
   // Who was accepted while there was no pool may turn out to be too long for it.
   std::vector<std::pair<SequenceSlot, absl::Status>> too_long;
   for (const auto& [id, request] : requests_) {

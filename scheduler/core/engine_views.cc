@@ -41,10 +41,29 @@ SchedulerState Engine::State() const {
   state.held_blocks = ledger.pool().held_count();
   state.shared_blocks = ledger.pool().shared_count();
   state.returning_blocks = ledger.returning_count();
+  state.waste = Waste();
   state.promised_blocks = replica_->promised_blocks;
   state.running_sequences = static_cast<uint32_t>(replica_->running.size());
   state.table_digest = replica_->digest;
   return state;
+}
+
+SlotWaste Engine::Waste() const {
+  SlotWaste waste;
+  if (!replica_) return waste;
+  const uint64_t block_size = replica_->ledger.layout().block_size;
+  for (const SequenceSlot slot : replica_->running) {
+    const Sequence& sequence = sequences_[slot];
+    const uint64_t slots = sequence.table.size() * block_size;
+    // The last token it may have is never computed.
+    const uint64_t most =
+        std::min(slots, uint64_t{sequence.prompt_token_count} + sequence.stop.max_tokens - 1);
+    waste.reserved += most - std::min<uint64_t>(most, sequence.planned);
+    waste.internal += slots - most;
+  }
+  if (options_.kv_policy != KvPolicy::kPaged && !queue_.empty() && !replica_->running.empty())
+    waste.external = replica_->ledger.pool().free_count() * block_size;
+  return waste;
 }
 
 RequestRecord Engine::MakeRecord(const Request& request) const {

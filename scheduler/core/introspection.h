@@ -51,6 +51,16 @@ struct EngineCounters {
   uint64_t ignored_commands = 0;  // cancel, pause or resume of a request that is not there
 };
 
+// What the token slots of the pool are good for, as the PagedAttention paper tells them apart. The
+// rest of the held slots hold tokens (or are shared, cached or returning).
+struct SlotWaste {
+  uint64_t reserved = 0;  // given to a sequence, which will fill them up to its max_tokens
+  uint64_t internal = 0;  // given to a sequence, which never will
+  uint64_t external = 0;  // free, but no run is long enough for who waits; 0 where paged
+
+  friend bool operator==(const SlotWaste&, const SlotWaste&) = default;
+};
+
 struct SchedulerState {
   ReplicaId replica_id;
   bool replica_ready = false;
@@ -64,8 +74,9 @@ struct SchedulerState {
   uint32_t free_blocks = 0;
   uint32_t cached_blocks = 0;
   uint32_t held_blocks = 0;
-  uint32_t shared_blocks = 0;      // of the held: in more than one table
-  uint32_t returning_blocks = 0;   // of the held: given back, but a step in flight still uses them
+  uint32_t shared_blocks = 0;     // of the held: in more than one table
+  uint32_t returning_blocks = 0;  // of the held: given back, but a step in flight still uses them
+  SlotWaste waste;
   uint32_t promised_blocks = 0;    // not yet taken by prompts that were admitted
   uint32_t running_sequences = 0;  // paused ones included
   uint32_t waiting_requests = 0;   // paused ones included

@@ -26,6 +26,16 @@ KvLedger::KvLedger(const KvLayout& layout, uint32_t block_count, bool prefix_cac
   CHECK_GE(prefix_match_unit, 1u);
 }
 
+void KvLedger::UseContiguousRuns(ContiguousAllocatorKind kind) {
+  CHECK(!prefix_cache_) << "contiguous runs share nothing";
+  CHECK_EQ(pool_.free_count(), pool_.capacity());
+  runs_ = MakeContiguousAllocator(kind, pool_.capacity());
+}
+
+std::unique_ptr<ContiguousAllocator> KvLedger::TrialRuns() const {
+  return runs_ == nullptr ? nullptr : runs_->Clone();
+}
+
 PrefixHit KvLedger::FindPrefix(std::span<const TokenId> tokens, absl::string_view scope,
                                PrefixHit earlier) const {
   if (tokens.empty()) return {};
@@ -62,8 +72,19 @@ void KvLedger::Share(const PrefixHit& hit, BlockTable& table) {
   table.node_ = hit.node;
 }
 
+void KvLedger::Reserve(uint32_t count, BlockTable& table) {
+  CHECK(table.empty());
+  const std::optional<BlockRun> run = runs_->Allocate(count);
+  CHECK(run.has_value()) << "no free run has " << count << " blocks";
+  for (uint32_t i = 0; i < run->count; ++i) {
+    table.blocks_.push_back(BlockId(run->first + i));
+    pool_.TakeFree(table.blocks_.back());
+  }
+}
+
 void KvLedger::Append(uint32_t count, BlockTable& table) {
   CHECK_LE(count, available_count());
+  CHECK(runs_ == nullptr || count == 0) << "contiguous tables do not grow";
   for (uint32_t i = 0; i < count; ++i) {
     const BlockPool::Taken taken = pool_.Take();
     if (taken.evicted) {
@@ -102,9 +123,15 @@ void KvLedger::IndexLeaf(std::span<const TokenId> tokens, uint32_t written_count
   Index(table.blocks_[table.indexed_count_], scope, table.node_, leaf, step);
 }
 
+void KvLedger::GiveBack(std::span<const BlockId> blocks) {
+  pool_.Release(blocks);
+  if (runs_ != nullptr && !blocks.empty())
+    runs_->Free({blocks.back().value(), static_cast<uint32_t>(blocks.size())});
+}
+
 void KvLedger::Release(BlockTable& table) {
   std::reverse(table.blocks_.begin(), table.blocks_.end());
-  pool_.Release(table.blocks_);
+  GiveBack(table.blocks_);
   table = {};
 }
 
@@ -123,7 +150,7 @@ void KvLedger::ReleaseAfter(StepNumber step, BlockId block) {
 void KvLedger::CompleteThrough(StepNumber step) {
   std::erase_if(returning_, [&](const Returning& it) {
     if (it.step > step) return false;
-    pool_.Release(it.blocks);
+    GiveBack(it.blocks);
     returning_count_ -= static_cast<uint32_t>(it.blocks.size());
     return true;
   });
@@ -175,6 +202,10 @@ absl::Status KvLedger::CheckInvariants(std::vector<uint32_t> references,
   if (returning != returning_count_) {
     return absl::InternalError(
         absl::StrCat(returning, " blocks are returning, counted ", returning_count_));
+  }
+  if (runs_ != nullptr && runs_->free_blocks() != pool_.free_count()) {
+    return absl::InternalError(absl::StrCat("free runs hold ", runs_->free_blocks(),
+                                            " blocks, the pool ", pool_.free_count()));
   }
   for (uint32_t i = 0; i < pool_.capacity(); ++i) {
     const BlockId block(i);

@@ -12,6 +12,7 @@
 // in no table: who has its tokens has a copy, so nobody writes into what others may read.
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -21,6 +22,7 @@
 #include "common/kv_layout.h"
 #include "scheduler/core/block_pool.h"
 #include "scheduler/core/block_table.h"
+#include "scheduler/core/contiguous_allocator.h"
 #include "scheduler/core/introspection.h"
 #include "scheduler/core/prefix_index.h"
 
@@ -57,6 +59,10 @@ class KvLedger {
   KvLedger(const KvLayout& layout, uint32_t block_count, bool prefix_cache,
            uint32_t prefix_match_unit, uint64_t prefix_seed);
 
+  // From now on tables are contiguous runs of `kind`'s, given whole by Reserve, as the policies do
+  // that came before paging. REQUIRES: no prefix cache; nothing was taken yet.
+  void UseContiguousRuns(ContiguousAllocatorKind kind);
+
   const KvLayout& layout() const { return layout_; }
   const BlockPool& pool() const { return pool_; }
   const PrefixIndex& index() const { return index_; }
@@ -76,7 +82,12 @@ class KvLedger {
   // ReleaseAfter: the caller has its tokens copied. REQUIRES: the table is empty; nothing was taken
   // or released since FindPrefix.
   void Share(const PrefixHit& hit, BlockTable& table);
-  // Extends the table. REQUIRES: count <= available_count().
+  // The free runs, to try an order of Reserves out; null where tables are not contiguous.
+  std::unique_ptr<ContiguousAllocator> TrialRuns() const;
+  // Makes the table a contiguous run of at least `count` blocks. REQUIRES: UseContiguousRuns; the
+  // table is empty; TrialRuns()->Allocate(count) succeeds.
+  void Reserve(uint32_t count, BlockTable& table);
+  // Extends the table. REQUIRES: count <= available_count(); tables are not contiguous.
   void Append(uint32_t count, BlockTable& table);
   // Indexes the blocks that are full now: the KV of tokens [0, written_count) is written, the last
   // of it by `step`.
@@ -109,6 +120,8 @@ class KvLedger {
     std::vector<BlockId> blocks;  // in the order of their release
   };
 
+  // The blocks, which stand in the order they are given up, are free for others now.
+  void GiveBack(std::span<const BlockId> blocks);
   // Returns the node of the prefix that ends with the block.
   PrefixNode Index(BlockId block, absl::string_view scope, const PrefixNode& parent,
                    std::span<const TokenId> tokens, StepNumber step);
@@ -118,8 +131,9 @@ class KvLedger {
   PrefixIndex index_;
   bool prefix_cache_;
   uint32_t prefix_match_unit_;
-  std::vector<Returning> returning_;  // in the order they were given up
-  uint32_t returning_count_ = 0;      // blocks in it
+  std::unique_ptr<ContiguousAllocator> runs_;  // beside the pool; null: tables are not contiguous
+  std::vector<Returning> returning_;           // in the order they were given up
+  uint32_t returning_count_ = 0;               // blocks in it
   uint64_t evicted_count_ = 0;
 };
 

@@ -17,6 +17,8 @@ const char* KvPolicyName(KvPolicy policy) {
       return "reserve_pow2";
     case KvPolicy::kOracle:
       return "oracle";
+    case KvPolicy::kStatic:
+      return "static";
   }
   return "";
 }
@@ -28,13 +30,14 @@ absl::StatusOr<KvPolicy> ParseKvPolicy(const std::string& name) {
     absl::StrAppend(&names, names.empty() ? "" : ", ", KvPolicyName(policy));
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("KV policy \"", name, "\": it must be one of ", names));
+      absl::StrCat("--kv_policy=", name, ": it must be one of ", names));
 }
 
 uint32_t ReservedTokens(KvPolicy policy, uint32_t prompt_tokens, uint32_t output_tokens,
                         uint32_t max_model_len) {
   switch (policy) {
     case KvPolicy::kReserveMax:
+    case KvPolicy::kStatic:
       return max_model_len;
     case KvPolicy::kReservePow2:
       return std::min(prompt_tokens + std::bit_ceil(std::max(output_tokens, 1u)), max_model_len);

@@ -17,12 +17,14 @@ enum class KvPolicy : uint8_t {
   kReserveMax,   // the longest a request may become (Orca Max)
   kReservePow2,  // prompt, and output rounded up to a power of two (Orca Pow2)
   kOracle,       // prompt and true output, known beforehand (Orca Oracle)
+  kStatic,       // as kReserveMax, in batches: the next one starts when all of the last have ended
+                 // (FasterTransformer)
 };
 
 constexpr KvPolicy kKvPolicies[] = {KvPolicy::kPaged, KvPolicy::kReserveMax, KvPolicy::kReservePow2,
-                                    KvPolicy::kOracle};
+                                    KvPolicy::kOracle, KvPolicy::kStatic};
 
-// "paged", "reserve_max", "reserve_pow2", "oracle".
+// "paged", "reserve_max", "reserve_pow2", "oracle", "static".
 const char* KvPolicyName(KvPolicy policy);
 absl::StatusOr<KvPolicy> ParseKvPolicy(const std::string& name);
 

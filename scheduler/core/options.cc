@@ -30,6 +30,11 @@ absl::Status EngineOptions::Validate() const {
     return OutOfRange("max_waiting_tokens", max_waiting_tokens,
                       absl::StrCat("at least context_length (", context_length, ")").c_str());
   }
+  if (kv_policy != KvPolicy::kPaged && prefix_cache) {
+    return absl::InvalidArgumentError(absl::StrCat("kv_policy is ", KvPolicyName(kv_policy),
+                                                   ", which shares nothing; prefix_cache must be "
+                                                   "false"));
+  }
   if (prefix_match_unit < 1) {
     return OutOfRange("prefix_match_unit", prefix_match_unit, "at least 1 token");
   }

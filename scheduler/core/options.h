@@ -5,11 +5,13 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "scheduler/core/contiguous_allocator.h"
+#include "scheduler/core/kv_policy.h"
 
 namespace octavo {
 
 struct EngineOptions {
-  uint32_t context_length = 0;  // tokens, prompt and output together; the model's, or less
+  uint32_t context_length = 0;      // tokens, prompt and output together; the model's, or less
   uint32_t vocab_size = INT32_MAX;  // the model's: a worker's token at or above it is nonsense
 
   // Tokens a step computes, decodes and prefill chunks together. At least max_sequences, so that no
@@ -24,7 +26,12 @@ struct EngineOptions {
   uint32_t max_waiting_requests = 1024;   // beyond, a submit is refused with RESOURCE_EXHAUSTED
   uint64_t max_waiting_tokens = 8 << 20;  // prompt tokens of the waiting requests together
 
-  bool prefix_cache = true;
+  // How tables get their blocks. Other policies than paged are baselines: contiguous, sharing
+  // nothing.
+  KvPolicy kv_policy = KvPolicy::kPaged;
+  ContiguousAllocatorKind contiguous_allocator = ContiguousAllocatorKind::kBuddy;  // not of paged
+
+  bool prefix_cache = true;  // false with any policy but paged
   // A prefix hit may end inside a block, at multiples of this many of its tokens: what matches
   // there is copied. 1: at every token. The block size or more: whole blocks only.
   uint32_t prefix_match_unit = 1;

@@ -50,6 +50,7 @@ void Planner::Choose(const Replica& replica, const SequenceStore& sequences,
   returning_ = replica.ledger.returning_count();
   counted_ending_ = false;
   short_of_blocks_ = false;
+  trial_runs_ = queue.empty() ? nullptr : replica.ledger.TrialRuns();
   ChooseRunning(sequences, choice);
   // After a preemption the hits looked up now would not be those that are there when the choice is
   // applied.
@@ -163,9 +164,27 @@ absl::Status Planner::CheckInvariants(const Replica& replica,
       anew.idle_block_count, " idle, or other blocks"));
 }
 
+uint32_t Planner::TargetOf(const Sequence& sequence) const {
+  const KvLayout& layout = replica_->ledger.layout();
+  if (trial_runs_ == nullptr) return layout.BlocksFor(sequence.tokens.size());
+  return layout.BlocksFor(ReservedTokens(options_->kv_policy, sequence.prompt_token_count,
+                                         sequence.stop.max_tokens, options_->context_length));
+}
+
+bool Planner::IsBatchClosed() {
+  if (options_->kv_policy != KvPolicy::kStatic) return false;
+  if (replica_->running.empty()) {
+    batch_size_ = 0;
+    batch_was_full_ = false;
+  }
+  batch_was_full_ |= replica_->running.size() < batch_size_;
+  return batch_was_full_;
+}
+
 void Planner::ChooseWaiting(const SequenceStore& sequences, const RequestQueue& queue,
                             PlanChoice& choice) {
   const KvLedger& ledger = replica_->ledger;
+  if (IsBatchClosed()) return;
   for (const auto& [key, slot] : queue) {
     const Sequence& sequence = sequences[slot];
     // A preempted sequence whose last step is still in flight may get a token from it: then it
@@ -176,7 +195,7 @@ void Planner::ChooseWaiting(const SequenceStore& sequences, const RequestQueue& 
       return;
     }
     const auto known = static_cast<uint32_t>(sequence.tokens.size());
-    const uint32_t target = ledger.layout().BlocksFor(known);
+    const uint32_t target = TargetOf(sequence);
     if (target > ledger.pool().capacity()) {
       choice.exhausted.push_back(slot);
       return;
@@ -189,18 +208,28 @@ void Planner::ChooseWaiting(const SequenceStore& sequences, const RequestQueue& 
     // could never have it: then those tokens are computed.
     if (need() + floor > unpromised_ && hit.run_is_idle) hit.DropRun();
     if (need() + floor > unpromised_) {
+      batch_was_full_ = true;
       // What a slow reader holds goes to who waits; the hit is looked up again when it is back.
       PreemptOne(sequences, 0, /*paused_only=*/true, choice);
       remembered_ = {replica_->epoch, slot, sequence.id, std::move(hit)};
       return;
     }
+    uint32_t reserved = 0;
+    if (trial_runs_ != nullptr) {
+      const std::optional<BlockRun> run = trial_runs_->Allocate(target);
+      if (!run && running_count_ == 0 && returning_ == 0) choice.exhausted.push_back(slot);
+      batch_was_full_ = !run;
+      if (!run) return;
+      reserved = run->count;
+    }
     const uint32_t tokens = ChunkOf(known - hit.token_count, budget_);
     const uint32_t blocks = ledger.layout().BlocksFor(uint64_t{hit.token_count} + tokens);
-    unpromised_ -= need();
+    unpromised_ -= reserved > 0 ? reserved : need();
     budget_ -= tokens;
-    ++running_count_;
-    choice.rows.push_back({slot, hit.token_count, tokens, blocks - hit.block_count()});
-    choice.admitted.push_back({slot, std::move(hit), target});
+    batch_size_ = ++running_count_;
+    choice.rows.push_back(
+        {slot, hit.token_count, tokens, reserved > 0 ? 0 : blocks - hit.block_count()});
+    choice.admitted.push_back({slot, std::move(hit), target, reserved});
   }
 }
 

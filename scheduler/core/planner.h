@@ -18,12 +18,15 @@
 //     first, then the last in QueueKey order behind it; never one that frees nothing. Blocks that a
 //     step in flight still uses come back after it: then the needy one sits this step out instead
 //     of costing another victim.
-//  4. If nobody is behind it, it gives way itself, as long as another one runs; alone, it is
+//  4. Under a contiguous KvPolicy an admission takes its whole run at once, and nobody ever lacks a
+//  block.
+//  5. If nobody is behind it, it gives way itself, as long as another one runs; alone, it is
 //  exhausted: it ends.
 //
 // Thread-compatible.
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -47,6 +50,7 @@ struct Admission {
   SequenceSlot slot = 0;
   PrefixHit hit;
   uint32_t target_blocks = 0;
+  uint32_t reserved_blocks = 0;  // a contiguous run for all it may need; 0: as it grows
 };
 
 // To be applied in this order.
@@ -81,6 +85,12 @@ class Planner {
   bool PreemptOne(const SequenceStore& sequences, size_t index, bool paused_only,
                   PlanChoice& choice);
   void PreemptAt(const SequenceStore& sequences, size_t index, PlanChoice& choice);
+  // What a sequence must be given at its admission, beside a hit: blocks for all tokens known, or a
+  // run for all it may become.
+  uint32_t TargetOf(const Sequence& sequence) const;
+  // Whether the batch that runs takes nobody in any more (KvPolicy::kStatic): it was full once, or
+  // one of it has ended.
+  bool IsBatchClosed();
   uint32_t ChunkOf(uint32_t wanted, uint32_t budget) const;
   PrefixHit LookUp(SequenceSlot slot, const Sequence& sequence);
 
@@ -95,14 +105,17 @@ class Planner {
     PrefixHit hit;
   };
   Remembered remembered_;
+  uint32_t batch_size_ = 0;  // of kStatic: the most that ran of the batch that runs
+  bool batch_was_full_ = false;
 
   // Scratch of one choice.
   const Replica* replica_ = nullptr;
-  std::vector<uint8_t> gone_;   // [running]: preempted by this choice
-  uint32_t running_count_ = 0;  // of them, still there
-  uint32_t budget_ = 0;         // tokens left
-  uint32_t unpromised_ = 0;     // blocks that can be taken beside the promised
-  uint32_t returning_ = 0;      // blocks that come back when the steps in flight are done
+  std::unique_ptr<ContiguousAllocator> trial_runs_;  // null: tables are not contiguous
+  std::vector<uint8_t> gone_;                        // [running]: preempted by this choice
+  uint32_t running_count_ = 0;                       // of them, still there
+  uint32_t budget_ = 0;                              // tokens left
+  uint32_t unpromised_ = 0;                          // blocks that can be taken beside the promised
+  uint32_t returning_ = 0;  // blocks that come back when the steps in flight are done
   bool counted_ending_ =
       false;  // `returning_` has the blocks of sequences whose last token is in flight
   bool short_of_blocks_ = false;  // somebody did not get what it needs

@@ -87,6 +87,12 @@ struct Metrics::Families {
   Gauge& cached_blocks =
       AddGauge("kv_blocks", "Blocks of the pool by state.", {{"state", "cached"}});
   Gauge& held_blocks = AddGauge("kv_blocks", "Blocks of the pool by state.", {{"state", "held"}});
+  static constexpr char kSlotsHelp[] =
+      "Token slots without a token: reserved for their sequences, never to be filled (internal), "
+      "or free but in no run long enough (external; contiguous policies).";
+  Gauge& reserved_slots = AddGauge("kv_empty_slots", kSlotsHelp, {{"kind", "reserved"}});
+  Gauge& internal_slots = AddGauge("kv_empty_slots", kSlotsHelp, {{"kind", "internal"}});
+  Gauge& external_slots = AddGauge("kv_empty_slots", kSlotsHelp, {{"kind", "external"}});
   Gauge& block_size = AddGauge("kv_block_size_tokens", "Tokens a block holds.");
   Gauge& block_count = AddGauge("kv_pool_blocks", "Blocks of the pool.");
   Gauge& worker_up = AddGauge("worker_up", "1 while the replica can run steps.");
@@ -209,6 +215,9 @@ void Metrics::OnLevels(const LevelSample& sample) {
   families_->free_blocks.Set(sample.free_blocks);
   families_->cached_blocks.Set(sample.cached_blocks);
   families_->held_blocks.Set(sample.held_blocks);
+  families_->reserved_slots.Set(static_cast<double>(sample.waste.reserved));
+  families_->internal_slots.Set(static_cast<double>(sample.waste.internal));
+  families_->external_slots.Set(static_cast<double>(sample.waste.external));
   families_->block_size.Set(sample.block_size);
   families_->block_count.Set(sample.block_count);
   families_->worker_up.Set(sample.replica_ready ? 1 : 0);

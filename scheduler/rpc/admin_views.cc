@@ -65,6 +65,9 @@ void EncodeState(const Loop& loop, v1::GetSchedulerStateResponse& message) {
     held_tokens += record.computed_token_count;
   }
   pool.set_held_tokens(held_tokens);
+  pool.set_reserved_slots(state.waste.reserved);
+  pool.set_internal_waste_slots(state.waste.internal);
+  pool.set_external_waste_slots(state.waste.external);
   message.set_waiting_requests(state.waiting_requests);
   message.set_running_requests(state.running_sequences);
   message.set_paused_requests(state.paused_sequences);

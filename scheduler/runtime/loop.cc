@@ -382,6 +382,7 @@ void Loop::ReportLevels() {
   levels.free_blocks = state.free_blocks;
   levels.cached_blocks = state.cached_blocks;
   levels.held_blocks = state.held_blocks;
+  levels.waste = state.waste;
   levels.replica_ready = fleet_.ready();
   levels.step_lag = state.steps_in_flight;
   levels.prefix_query_tokens = state.counters.prefix_queried_tokens;

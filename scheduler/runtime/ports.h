@@ -18,6 +18,7 @@
 #include "common/step_plan.h"
 #include "common/step_result.h"
 #include "scheduler/core/actions.h"
+#include "scheduler/core/introspection.h"
 
 namespace octavo {
 
@@ -191,6 +192,7 @@ struct RequestSample {
 // Levels after a turn of the loop.
 struct LevelSample {
   uint32_t running = 0, waiting = 0, paused = 0;
+  SlotWaste waste;
   uint32_t block_size = 0, block_count = 0, free_blocks = 0, cached_blocks = 0, held_blocks = 0;
   bool replica_ready = false;
   uint64_t step_lag = 0;  // steps in flight

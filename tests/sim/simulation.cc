@@ -1,6 +1,7 @@
 #include "tests/sim/simulation.h"
 
 #include <algorithm>
+#include <bit>
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
@@ -34,6 +35,15 @@ EngineOptions Simulation::DrawOptions() {
   options.watermark_blocks = static_cast<uint32_t>(Draw(3));
   options.requeue_on_replica_loss = Draw(2) == 0;
   options.max_consecutive_resyncs = static_cast<uint32_t>(1 + Draw(3));
+  if (Draw(6) == 0) {
+    options.kv_policy = kKvPolicies[1 + Draw(std::size(kKvPolicies) - 1)];
+    options.contiguous_allocator =
+        Draw(2) == 0 ? ContiguousAllocatorKind::kBuddy : ContiguousAllocatorKind::kFirstFit;
+    options.prefix_cache = false;
+    // The longest run, rounded up to a power of two, fits: then nobody ends for want of blocks.
+    options.context_length =
+        std::min(options.context_length, std::bit_floor(block_count_) * layout_.block_size);
+  }
   return options;
 }
 
@@ -91,12 +101,12 @@ Simulation::Stream* Simulation::DrawLive() {
 }
 
 SimulationReport Simulation::Run(uint32_t turns) {
-  const std::string setting =
-      absl::StrCat("block_size ", layout_.block_size, ", ", block_count_, " blocks, context ",
-                   options_.context_length, ", max_step_tokens ", options_.max_step_tokens,
-                   ", chunk ", options_.long_prefill_token_limit, ", max_sequences ",
-                   options_.max_sequences, ", in flight ", options_.max_steps_in_flight, ", cache ",
-                   options_.prefix_cache, ", unit ", options_.prefix_match_unit);
+  const std::string setting = absl::StrCat(
+      "block_size ", layout_.block_size, ", ", block_count_, " blocks, context ",
+      options_.context_length, ", max_step_tokens ", options_.max_step_tokens, ", chunk ",
+      options_.long_prefill_token_limit, ", max_sequences ", options_.max_sequences, ", in flight ",
+      options_.max_steps_in_flight, ", cache ", options_.prefix_cache, ", unit ",
+      options_.prefix_match_unit, ", policy ", KvPolicyName(options_.kv_policy));
   if (Draw(2) == 0) StartReplica();
   for (uint32_t turn = 0; turn < turns && status_.ok(); ++turn) Turn();
   // The storm is over: everybody reads again, nothing is lost any more, and what is left runs to
