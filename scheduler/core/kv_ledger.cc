@@ -108,8 +108,9 @@ void KvLedger::IndexFull(std::span<const TokenId> tokens, uint32_t written_count
   if (!prefix_cache_) return;
   const uint32_t block_size = layout_.block_size;
   for (; (table.indexed_count_ + 1) * block_size <= written_count; ++table.indexed_count_) {
-    table.node_ = Index(table.blocks_[table.indexed_count_], scope, table.node_,
-                        tokens.subspan(table.indexed_count_ * block_size, block_size), step);
+    table.node_ =
+        Index(table.blocks_[table.indexed_count_], scope, table.node_,
+              tokens.subspan(size_t{table.indexed_count_} * block_size, block_size), step);
   }
 }
 

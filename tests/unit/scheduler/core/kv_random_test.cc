@@ -231,6 +231,7 @@ class RandomKv {
 
   void ExpectSame(const PrefixHit& hit, const NaiveHit& naive) {
     std::vector<uint32_t> blocks;
+    blocks.reserve(hit.blocks.size());
     for (const BlockId block : hit.blocks) blocks.push_back(block.value());
     ASSERT_EQ(blocks, naive.blocks);
     ASSERT_EQ(hit.run.token_count, naive.run_tokens);
