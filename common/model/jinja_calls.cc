@@ -132,6 +132,7 @@ absl::Status Interpreter::BindParameters(const Macro& macro, const Arguments& ar
     return nullptr;
   };
   std::vector<const Value*> given;
+  given.reserve(signature.parameters.size());
   for (size_t i = 0; i < signature.parameters.size(); ++i) {
     given.push_back(i < positional_count ? &arguments.positional[i]
                                          : take_named(signature.parameters[i].name));

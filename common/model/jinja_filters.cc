@@ -191,7 +191,7 @@ absl::StatusOr<Value> IntFilter(Runtime& runtime, const Value& input, const Boun
     }
     base = static_cast<int>(bound[1]->integer());
   }
-  const Value if_not = bound[0] != nullptr ? *bound[0] : Value(int64_t{0});
+  Value if_not = bound[0] != nullptr ? *bound[0] : Value(int64_t{0});
   if (input.is_integral()) return Value(input.integer());
   std::optional<double> number;
   if (input.is_string()) {

@@ -138,15 +138,15 @@ absl::Status ReadRope(const GgufFile& file, const Keys& keys, uint32_t head_dim,
   }
   OCTAVO_ASSIGN_OR_RETURN(rope.frequency_base, keys.PositiveOr("rope.freq_base", 10'000.0f));
   OCTAVO_ASSIGN_OR_RETURN(const absl::string_view scaling, keys.StringOr("rope.scaling.type", ""));
-  if (scaling != "" && scaling != "none" && scaling != "linear") {
+  if (!scaling.empty() && scaling != "none" && scaling != "linear") {
     return absl::UnimplementedError(
         absl::StrCat(keys.Name("rope.scaling.type"), " is \"", absl::CHexEscape(scaling),
                      "\"; none, linear and Llama 3's (as rope_freqs.weight) are served"));
   }
   // Early files have the factor of a linear scaling under another key, and no type.
-  if (scaling == "linear" || (scaling == "" && keys.Has("rope.scaling.factor"))) {
+  if (scaling == "linear" || (scaling.empty() && keys.Has("rope.scaling.factor"))) {
     OCTAVO_ASSIGN_OR_RETURN(rope.linear_factor, keys.PositiveOr("rope.scaling.factor", 1.0f));
-  } else if (scaling == "") {
+  } else if (scaling.empty()) {
     OCTAVO_ASSIGN_OR_RETURN(rope.linear_factor, keys.PositiveOr("rope.scale_linear", 1.0f));
   }
   return ReadFrequencyFactors(file, rope);

@@ -16,6 +16,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/status.h"
 
 namespace octavo::wire {
 namespace {
@@ -109,8 +110,7 @@ absl::Status Greet(const SocketAddress& target, const std::string& address, absl
   char frame[kFrameHeaderBytes];
   size_t received = 0;
   while (received < sizeof(frame)) {
-    const absl::Status readable = Await(connection.get(), POLLIN, deadline, address);
-    if (!readable.ok()) return readable;
+    OCTAVO_RETURN_IF_ERROR(Await(connection.get(), POLLIN, deadline, address));
     const ssize_t count = recv(connection.get(), frame + received, sizeof(frame) - received, 0);
     if (count == 0) return absl::UnavailableError(absl::StrCat(address, " closed the connection"));
     if (count < 0 && errno != EAGAIN && errno != EINTR) return Error("recv", address);

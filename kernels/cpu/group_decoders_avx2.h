@@ -138,6 +138,7 @@ struct SimpleScales {
     return unit;
   }
   // By reference: a copy goes through memory in halves and stalls what reads it whole.
+  // NOLINTNEXTLINE(bugprone-return-const-ref-from-parameter): the unit outlives its use.
   static OCTAVO_INLINE const GroupScales& Scales(const Unit& unit, const uint8_t*) { return unit; }
 };
 
@@ -249,6 +250,7 @@ struct DecoderQ6_K {
   static OCTAVO_INLINE Unit LoadUnit(const uint8_t* header) {
     return SimpleScales<false>::LoadUnit(header);
   }
+  // NOLINTNEXTLINE(bugprone-return-const-ref-from-parameter): the unit outlives its use.
   static OCTAVO_INLINE const GroupScales& Scales(const Unit& unit, const uint8_t*) { return unit; }
   // The int8 scales of inputs 0..15 (k_half 0) or 16..31, of outputs 8 * h .. 8 * h + 7.
   static OCTAVO_INLINE __m256i HalfScale(const uint8_t* body, int k_half, int h) {

@@ -283,6 +283,7 @@ void AttendItem(const PagedAttentionArgs& args, const AttentionItem& item, int64
   for (int64_t vector = 0; vector < view.vector_count; ++vector) {
     const int64_t row = item.first_row + vector / group;
     const int64_t head = kv_head * group + vector % group;
+    // NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): an item has at least one split.
     WriteOutput(work.total + vector * head_dim, work.total_sum[vector], head_dim,
                 args.out + (row * args.query_head_count + head) * head_dim);
   }

@@ -46,12 +46,12 @@ absl::Status StatusOf(FinishReason reason) {
 }  // namespace
 
 Engine::Engine(EngineOptions options)
-    : options_(std::move(options)), trace_(options_.step_trace_length) {
+    : options_(options), trace_(options_.step_trace_length) {
   CHECK(options_.Validate().ok()) << options_.Validate();
 }
 
 void Engine::Handle(Event event, absl::Time now, std::vector<Action>& actions) {
-  std::visit([&](auto&& it) { On(std::move(it), now, actions); }, std::move(event));
+  std::visit([&](auto& it) { On(std::move(it), now, actions); }, event);
   ExpireDeadlines(now, actions);
 }
 

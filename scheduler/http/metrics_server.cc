@@ -43,14 +43,16 @@ absl::StatusOr<std::unique_ptr<MetricsServer>> MetricsServer::Start(
     const int yes = 1;
     setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
   });
-  server.Get("/metrics", [metrics](const httplib::Request&, httplib::Response& response) {
-    response.set_content(metrics(), "text/plain; version=0.0.4; charset=utf-8");
-  });
-  server.Get("/healthz", [ready](const httplib::Request&, httplib::Response& response) {
-    const bool is_ready = ready();
-    response.status = is_ready ? 200 : 503;
-    response.set_content(is_ready ? "ok\n" : "not ready\n", "text/plain");
-  });
+  server.Get("/metrics",
+             [metrics = std::move(metrics)](const httplib::Request&, httplib::Response& response) {
+               response.set_content(metrics(), "text/plain; version=0.0.4; charset=utf-8");
+             });
+  server.Get("/healthz",
+             [ready = std::move(ready)](const httplib::Request&, httplib::Response& response) {
+               const bool is_ready = ready();
+               response.status = is_ready ? 200 : 503;
+               response.set_content(is_ready ? "ok\n" : "not ready\n", "text/plain");
+             });
   if (port == 0) {
     port = server.bind_to_any_port(host.c_str());
   } else if (!server.bind_to_port(host.c_str(), port)) {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/status.h"
 #include "common/wire/errors.h"
 #include "scheduler/rpc/loop_call.h"
 
@@ -37,8 +38,7 @@ absl::StatusOr<WorkerDescription> Decode(const v1::WorkerDescription& message) {
        {std::pair<const char*, const std::string*>{"worker.instance_id", &message.instance_id()},
         {"worker.address", &message.address()},
         {"worker.device", &message.device()}}) {
-    const absl::Status named = CheckName(field, *value);
-    if (!named.ok()) return named;
+    OCTAVO_RETURN_IF_ERROR(CheckName(field, *value));
   }
   if (message.kv_dtypes_size() < 1 || message.kv_dtypes_size() > kMaxKvDtypes) {
     return wire::InvalidField("worker.kv_dtypes",

@@ -37,7 +37,7 @@ absl::Time DeadlineOf(const grpc::CallbackServerContext& context) {
 
 GenerationService::GenerationService(GenerationServiceOptions options, const ServedModel* model,
                                      Loop* loop)
-    : options_(std::move(options)), model_(model), loop_(loop) {}
+    : options_(options), model_(model), loop_(loop) {}
 
 grpc::ServerWriteReactor<v1::GenerateResponse>* GenerationService::Generate(
     grpc::CallbackServerContext* context, const v1::GenerateRequest* request) {

@@ -166,7 +166,7 @@ class GrpcWorkerClient final : public WorkerClient {
     absl::MutexLock lock(&mutex_);
     BeginCall(&call->context);
     (stub_->async()->*method)(&call->context, &call->request, &call->response,
-                              [this, call, done](grpc::Status status) {
+                              [this, call, done](const grpc::Status& status) {
                                 done(wire::FromGrpc(status), call->response);
                                 EndCall(call);
                               });

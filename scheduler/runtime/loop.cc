@@ -93,7 +93,7 @@ bool Loop::Turn(absl::Time wait_until) {
   now_ = std::max(now_, clock_->Now());
   if (messages.empty() && inbox_.closed()) return false;
   for (Message& message : messages) {
-    std::visit([this](auto&& value) { Receive(std::move(value)); }, std::move(message));
+    std::visit([this](auto& value) { Receive(std::move(value)); }, message);
   }
   CheckTimers();
   while (engine_.PlanNext(now_, actions_)) {
@@ -184,14 +184,14 @@ void Loop::CarryOut() {
   carrying_out_ = true;
   while (!actions_.empty() || !touched_.empty()) {
     for (Action& action : std::exchange(actions_, {})) {
-      std::visit([this](auto&& value) { Do(std::move(value)); }, std::move(action));
+      std::visit([this](auto& value) { Do(std::move(value)); }, action);
     }
     FlushTouched();
   }
   carrying_out_ = false;
 }
 
-void Loop::Do(SendPlan action) { fleet_.SendPlan(action.plan, now_); }
+void Loop::Do(const SendPlan& action) { fleet_.SendPlan(action.plan, now_); }
 
 void Loop::Do(const RequestAdmitted& action) {
   Session& session = *sessions_.at(action.request_id);

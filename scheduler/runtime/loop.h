@@ -142,7 +142,7 @@ class Loop final : public WorkerEvents {
   void Handle(Event event);
   void HandleAll(std::vector<Event> events);
   void CarryOut();
-  void Do(SendPlan action);
+  void Do(const SendPlan& action);
   void Do(const RequestAdmitted& action);
   void Do(const TokensGenerated& action);
   void Do(const RequestFinished& action);

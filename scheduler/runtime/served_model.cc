@@ -30,8 +30,8 @@ absl::StatusOr<std::unique_ptr<ServedModel>> LoadServedModel(const std::string& 
   model->name = name.empty() ? NameFromPath(path) : name;
   OCTAVO_ASSIGN_OR_RETURN(model->config, ReadModelConfig(*file));
   model->fingerprint = file->Fingerprint();
-  OCTAVO_ASSIGN_OR_RETURN(TokenizerSpec spec, TokenizerSpecFromGguf(*file));
-  OCTAVO_ASSIGN_OR_RETURN(model->tokenizer, Tokenizer::Create(std::move(spec)));
+  OCTAVO_ASSIGN_OR_RETURN(const TokenizerSpec spec, TokenizerSpecFromGguf(*file));
+  OCTAVO_ASSIGN_OR_RETURN(model->tokenizer, Tokenizer::Create(spec));
   if (model->tokenizer->vocab_size() != model->config.vocab_size) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": the tokenizer has ", model->tokenizer->vocab_size(),

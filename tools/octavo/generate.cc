@@ -31,7 +31,7 @@ int Generate(const std::vector<std::string>& arguments) {
   }
   const auto channel = DialServer();
   const Answer answer = Stream(channel, request);
-  std::cout << std::endl;
+  std::cout << "\n" << std::flush;
   if (!answer.status.ok()) return Report(answer.status);
   if (absl::GetFlag(FLAGS_stats)) std::cerr << "[" << Summary(channel, answer) << "]\n";
   return 0;

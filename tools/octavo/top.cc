@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <iostream>
 #include <thread>
 
@@ -27,10 +28,11 @@ double Share(uint64_t part, uint64_t whole) {
 
 // "##########++++......" : held, cached, free.
 std::string Bar(const v1::PoolState& pool) {
-  const int held =
-      static_cast<int>(Share(pool.held_blocks(), pool.block_count()) * kBarWidth + 0.5);
-  const int used = static_cast<int>(
-      Share(pool.held_blocks() + pool.cached_blocks(), pool.block_count()) * kBarWidth + 0.5);
+  const auto width = [&](uint64_t blocks) {
+    return static_cast<int>(std::lround(Share(blocks, pool.block_count()) * kBarWidth));
+  };
+  const int held = width(pool.held_blocks());
+  const int used = width(uint64_t{pool.held_blocks()} + pool.cached_blocks());
   return std::string(held, '#') + std::string(std::max(used - held, 0), '+') +
          std::string(std::max(kBarWidth - std::max(used, held), 0), '.');
 }

@@ -33,6 +33,7 @@ void ReleasePages(const GgufTensor& tensor) {
       (reinterpret_cast<uintptr_t>(tensor.data.data()) + page - 1) / page * page;
   const uintptr_t end =
       reinterpret_cast<uintptr_t>(tensor.data.data() + tensor.data.size()) / page * page;
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): an address rounded to its page.
   if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 
@@ -90,7 +91,7 @@ absl::StatusOr<DecoderWeights> LoadWeights(const GgufFile& file, const ModelConf
   const uint32_t slice_count = RowParallelSlices(config.kv_head_count);
   for (const LayerTensors& layer : tensors.layers) {
     OCTAVO_ASSIGN_OR_RETURN(LayerWeights loaded, loader.Layer(layer, slice_count));
-    weights.layers.push_back(std::move(loaded));
+    weights.layers.push_back(loaded);
   }
   weights.output_norm = loader.Vector(*tensors.output_norm);
   OCTAVO_ASSIGN_OR_RETURN(weights.output, loader.Matrix(*tensors.output, 1));
