@@ -39,3 +39,14 @@ def test_a_reserved_run_gives_the_same_bytes(folder, expected, policy, allocator
         assert server.metrics()['octavo_kv_empty_slots{kind="internal",model_name="SmolLM2-135M-Instruct.Q4_1"}'] >= 0
     finally:
         assert server.stop() == 0, server.process.text()
+
+
+def test_a_run_rounded_up_past_the_model_s_length_is_taken(folder):
+    # 8,192 tokens fill 171 blocks of 48; the buddy's run has 256.
+    server = Server(folder, "--kv_policy=reserve_max", "--block_size=48", "--num_blocks=256")
+    try:
+        answer = Completion(start(server, max_tokens=3))
+        assert answer.error is None, answer.error
+        assert len(answer.token_ids) == 3
+    finally:
+        assert server.stop() == 0, server.process.text()

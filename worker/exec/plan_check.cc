@@ -241,7 +241,7 @@ absl::Status PlanCheck::CheckCoverage(const LayerGroupChange& change, size_t gro
     const uint32_t last = (plan_row.first_position + plan_row.token_count - 1) / limits_.block_size;
     if (const uint64_t most = limits_.max_table_blocks(); size > most) {
       return Malformed("the table of sequence ", plan_row.sequence_id.value(), " grows to ", size,
-                       " blocks; the model's length fills ", most);
+                       " blocks; the model's length takes at most ", most);
     }
     if (last >= size) {
       return Malformed("the row of sequence ", plan_row.sequence_id.value(), " reaches block ",

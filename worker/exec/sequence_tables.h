@@ -11,6 +11,7 @@
 // (common/table_digest.h). (2) Slots of known sequences differ and are below max_sequences. (3)
 // Every block id in a table is below num_blocks, and a table holds at most max_table_blocks.
 
+#include <bit>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -36,8 +37,10 @@ struct TableLimits {
   uint32_t max_sequences = 0;  // known at a time
   uint32_t max_tokens_per_step = 0;
 
-  // Of one sequence: what max_positions fill.
-  uint32_t max_table_blocks() const { return (max_positions + block_size - 1) / block_size; }
+  // Of one sequence: what max_positions fill, rounded up as a buddy's run of them may be.
+  uint32_t max_table_blocks() const {
+    return std::bit_ceil((max_positions + block_size - 1) / block_size);
+  }
 
   friend bool operator==(const TableLimits&, const TableLimits&) = default;
 };

@@ -301,7 +301,7 @@ TEST_F(MalformedPlanTest, EveryFaultIsNamedAndNothingChanges) {
       {"names sequence 8, which was not started",
        [](StepPlan& p) { p.releases = {SequenceId(8)}; }},
       {"names sequence 7, which was not started", [](StepPlan& p) { p.resets_state = true; }},
-      {"the table of sequence 8 grows to 17 blocks; the model's length fills 16",
+      {"the table of sequence 8 grows to 17 blocks; the model's length takes at most 16",
        [](StepPlan& p) {
          p.layer_groups[0].new_block_counts[1] = 16;
          p.layer_groups[0].new_blocks.assign(17, BlockId(4));
