@@ -32,13 +32,16 @@ struct SequenceStart {
 struct PlanRow {
   SequenceId sequence_id;
   uint32_t first_position = 0;
-  uint32_t token_count = 0;  // >= 1
+  uint32_t token_count = 0;  // >= 1; 0 of a row that shares logits
   bool samples = false;      // choose the token at position first_position + token_count
   // The last input token is the one this worker sampled in the step before (it is not in
   // `token_ids`): the step was planned while that one was in flight.
   bool feeds_sampled = false;
   bool scores = false;  // also return log-probabilities of the known tokens that follow each input
                         // (prompt log-probabilities)
+  // Computes nothing: samples from the logits of the nearest row above that computes tokens, which
+  // samples too and ends at `first_position`. So the samples of one prompt begin.
+  bool shares_logits = false;
 
   friend bool operator==(const PlanRow&, const PlanRow&) = default;
 };

@@ -11,8 +11,8 @@ namespace octavo::wire {
 namespace {
 
 constexpr uint32_t kMaxTokenId = static_cast<uint32_t>(std::numeric_limits<TokenId>::max());
-constexpr uint32_t kAllRowFlags =
-    v1::ROW_FLAG_SAMPLES | v1::ROW_FLAG_FEEDS_SAMPLED | v1::ROW_FLAG_SCORES;
+constexpr uint32_t kAllRowFlags = v1::ROW_FLAG_SAMPLES | v1::ROW_FLAG_FEEDS_SAMPLED |
+                                  v1::ROW_FLAG_SCORES | v1::ROW_FLAG_SHARES_LOGITS;
 
 absl::Status LengthMismatch(absl::string_view column, size_t length, absl::string_view what,
                             size_t expected) {
@@ -235,7 +235,8 @@ void EncodePlan(const StepPlan& plan, v1::StepPlan& message) {
     message.mutable_row_flags()->AddAlreadyReserved(
         (row.samples ? v1::ROW_FLAG_SAMPLES : 0) |
         (row.feeds_sampled ? v1::ROW_FLAG_FEEDS_SAMPLED : 0) |
-        (row.scores ? v1::ROW_FLAG_SCORES : 0));
+        (row.scores ? v1::ROW_FLAG_SCORES : 0) |
+        (row.shares_logits ? v1::ROW_FLAG_SHARES_LOGITS : 0));
   }
   message.mutable_token_ids()->Add(plan.token_ids.begin(), plan.token_ids.end());
   for (const LayerGroupChange& group : plan.layer_groups) {
@@ -274,16 +275,24 @@ absl::StatusOr<StepPlan> DecodePlan(const v1::StepPlan& message) {
       return absl::InvalidArgumentError(
           absl::StrCat("row_flags holds ", flags, "; known bits are ", kAllRowFlags));
     }
-    if (token_count == 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("token_counts[", i, "] is 0; a row computes at least 1 token"));
+    const bool shares_logits = (flags & v1::ROW_FLAG_SHARES_LOGITS) != 0;
+    if ((token_count == 0) != shares_logits) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "token_counts[", i, "] is ", token_count,
+          shares_logits ? "; a row that shares logits computes none"
+                        : "; a row computes at least 1 token, unless it shares logits"));
+    }
+    if (shares_logits && (flags & v1::ROW_FLAG_FEEDS_SAMPLED) != 0) {
+      return absl::InvalidArgumentError(absl::StrCat("row_flags[", i, "] is ", flags,
+                                                     "; a row that shares logits feeds no token"));
     }
     PlanRow row{.sequence_id = SequenceId(message.sequence_ids(i)),
                 .first_position = message.first_positions(i),
                 .token_count = token_count,
                 .samples = (flags & v1::ROW_FLAG_SAMPLES) != 0,
                 .feeds_sampled = (flags & v1::ROW_FLAG_FEEDS_SAMPLED) != 0,
-                .scores = (flags & v1::ROW_FLAG_SCORES) != 0};
+                .scores = (flags & v1::ROW_FLAG_SCORES) != 0,
+                .shares_logits = shares_logits};
     inputs += token_count - (row.feeds_sampled ? 1 : 0);
     plan.rows.push_back(row);
   }

@@ -45,8 +45,8 @@ struct TokensGenerated {
 };
 
 enum class FinishReason : uint8_t {
-  kStopToken,      // RequestFinished::stop_token says which
-  kStopString,     // matched outside, told by CancelRequest
+  kStopToken,      // SequenceFinished::stop_token says which
+  kStopString,     // matched outside, told by StopSequence
   kLength,         // max_tokens reached
   kModelLength,    // the model's context length reached
   kPoolExhausted,  // alone in the pool, and it no longer fits
@@ -57,14 +57,27 @@ enum class FinishReason : uint8_t {
 };
 const char* FinishReasonName(FinishReason reason);  // "stop_token", …
 
-// Exactly one of RequestFinished and RequestRefused ends every request, and nothing follows it.
-struct RequestFinished {
+// One sequence of a request is complete: a sample at its end, or a hypothesis of a beam search,
+// which has its tokens here and gave none before. The others of the request go on.
+struct SequenceFinished {
   RequestId request_id;
+  uint32_t sequence_index = 0;  // the sample's, or the hypothesis' rank
   FinishReason reason = FinishReason::kError;
   std::optional<TokenId> stop_token;
-  absl::Status status;  // not OK for kCancelled, kAborted, kDeadline, kError
+  uint32_t completion_token_count =
+      0;                        // stop token included; at a stop string what the match keeps
+  std::vector<TokenId> tokens;  // of a hypothesis, stop token included
+  float score = 0;              // of a hypothesis
+};
+
+// Exactly one of RequestFinished and RequestRefused ends every request, and nothing follows it.
+// With an OK status the SequenceFinished of all its sequences came before.
+struct RequestFinished {
+  RequestId request_id;
+  FinishReason reason = FinishReason::kError;  // with an OK status that of the last sequence to end
+  absl::Status status;                         // not OK for kCancelled, kAborted, kDeadline, kError
   uint32_t prompt_token_count = 0;
-  uint32_t completion_token_count = 0;  // stop token included; for kStopString what the match keeps
+  uint32_t completion_token_count = 0;  // of all sequences
   uint32_t cached_token_count = 0;
   uint32_t preemption_count = 0;
   absl::Time submitted;
@@ -91,7 +104,7 @@ struct ReplicaRejected {
   absl::Status status;
 };
 
-using Action = std::variant<SendPlan, RequestAdmitted, TokensGenerated, RequestFinished,
-                            RequestRefused, PrefixCacheReset, ReplicaRejected>;
+using Action = std::variant<SendPlan, RequestAdmitted, TokensGenerated, SequenceFinished,
+                            RequestFinished, RequestRefused, PrefixCacheReset, ReplicaRejected>;
 
 }  // namespace octavo

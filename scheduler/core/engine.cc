@@ -20,8 +20,6 @@ FinishReason ReasonOf(CancelReason reason) {
       return FinishReason::kCancelled;
     case CancelReason::kAborted:
       return FinishReason::kAborted;
-    case CancelReason::kStopString:
-      return FinishReason::kStopString;
     case CancelReason::kDeadline:
       return FinishReason::kDeadline;
   }
@@ -45,8 +43,7 @@ absl::Status StatusOf(FinishReason reason) {
 
 }  // namespace
 
-Engine::Engine(EngineOptions options)
-    : options_(options), trace_(options_.step_trace_length) {
+Engine::Engine(EngineOptions options) : options_(options), trace_(options_.step_trace_length) {
   CHECK(options_.Validate().ok()) << options_.Validate();
 }
 
@@ -198,9 +195,20 @@ void Engine::On(const CancelRequest& event, absl::Time now, Actions& actions) {
     ++counters_.ignored_commands;
     return;
   }
-  Ending ending{.reason = ReasonOf(event.reason), .status = StatusOf(ReasonOf(event.reason))};
-  if (event.reason == CancelReason::kStopString) ending.kept_token_count = event.kept_token_count;
-  Finish(request->sequence, std::move(ending), now, actions);
+  Finish(request->sequence,
+         {.reason = ReasonOf(event.reason), .status = StatusOf(ReasonOf(event.reason))}, now,
+         actions);
+}
+
+void Engine::On(const StopSequence& event, absl::Time now, Actions& actions) {
+  Request* request = FindLive(event.request_id);
+  if (request == nullptr || event.sequence_index != 0) {
+    ++counters_.ignored_commands;
+    return;
+  }
+  Finish(request->sequence,
+         {.reason = FinishReason::kStopString, .kept_token_count = event.kept_token_count}, now,
+         actions);
 }
 
 void Engine::On(const PauseRequest& event, absl::Time, Actions&) {
@@ -275,10 +283,16 @@ void Engine::Finish(SequenceSlot slot, Ending ending, absl::Time now, Actions& a
   ended_.push_back(std::move(record));
   if (ended_.size() > options_.ended_request_count) ended_.pop_front();
 
+  if (ending.status.ok()) {
+    actions.push_back(SequenceFinished{
+        .request_id = request.id,
+        .reason = ending.reason,
+        .stop_token = ending.stop_token,
+        .completion_token_count = ending.kept_token_count.value_or(sequence.output_count())});
+  }
   actions.push_back(RequestFinished{
       .request_id = request.id,
       .reason = ending.reason,
-      .stop_token = ending.stop_token,
       .status = std::move(ending.status),
       .prompt_token_count = sequence.prompt_token_count,
       .completion_token_count = ending.kept_token_count.value_or(sequence.output_count()),

@@ -102,6 +102,7 @@ class Engine {
   // engine.cc: what clients and operators ask for.
   void On(SubmitRequest event, absl::Time now, Actions& actions);
   void On(const CancelRequest& event, absl::Time now, Actions& actions);
+  void On(const StopSequence& event, absl::Time now, Actions& actions);
   void On(const PauseRequest& event, absl::Time now, Actions& actions);
   void On(const ResumeRequest& event, absl::Time now, Actions& actions);
   void On(const DrainStarted& event, absl::Time now, Actions& actions);

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "common/beam_search_params.h"
 #include "common/ids.h"
 #include "common/kv_layout.h"
 #include "common/sampling_params.h"
@@ -27,6 +28,8 @@ struct SubmitRequest {
   std::vector<TokenId> prompt;    // at least one token
   SamplingParams sampling;        // stop_token_ids hold every token id that ends the request
   uint64_t seed = 0;
+  uint32_t sample_count = 1;  // parallel samples, 1 to 64; sample i draws with SampleSeed(seed, i)
+  std::optional<BeamSearchParams> beams;  // a beam search instead of samples
   std::optional<uint32_t>
       max_tokens;          // output tokens, at least 1; absent = what the model's length leaves
   std::string cache_salt;  // prefixes are shared only between equal salts
@@ -40,7 +43,6 @@ struct SubmitRequest {
 enum class CancelReason : uint8_t {
   kClientGone,  // disconnected or cancelled its call
   kAborted,     // Abort, or an operator
-  kStopString,  // matched by the detokenizer; `kept_token_count` output tokens belong to the answer
   kDeadline,    // the transport saw the deadline first
 };
 
@@ -48,7 +50,14 @@ enum class CancelReason : uint8_t {
 struct CancelRequest {
   RequestId request_id;
   CancelReason reason = CancelReason::kClientGone;
-  uint32_t kept_token_count = 0;  // kStopString only
+};
+
+// Ends one sequence of a request at a stop string, which the detokenizer matched: of its output,
+// `kept_token_count` tokens belong to the answer. Unknown or already ended: ignored and counted.
+struct StopSequence {
+  RequestId request_id;
+  uint32_t sequence_index = 0;
+  uint32_t kept_token_count = 0;
 };
 
 // A slow reader: the request gets no further steps until resumed (the step in flight still
@@ -105,8 +114,8 @@ struct ResetPrefixCache {
 // Time passes: deadlines are looked at. Every other event does so too.
 struct Tick {};
 
-using Event =
-    std::variant<SubmitRequest, CancelRequest, PauseRequest, ResumeRequest, StepCompleted,
-                 StepRefused, ReplicaReady, ReplicaLost, DrainStarted, ResetPrefixCache, Tick>;
+using Event = std::variant<SubmitRequest, CancelRequest, StopSequence, PauseRequest, ResumeRequest,
+                           StepCompleted, StepRefused, ReplicaReady, ReplicaLost, DrainStarted,
+                           ResetPrefixCache, Tick>;
 
 }  // namespace octavo

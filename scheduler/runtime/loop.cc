@@ -229,8 +229,7 @@ void Loop::FlushTouched() {
     Session& session = *found->second;
     const bool keeps_up = session.Flush();
     if (const auto kept = session.kept_token_count()) {
-      Handle(CancelRequest{
-          .request_id = id, .reason = CancelReason::kStopString, .kept_token_count = *kept});
+      Handle(StopSequence{.request_id = id, .kept_token_count = *kept});
     } else if (!keeps_up && !session.paused_since) {
       session.paused_since = now_;
       observer_->OnSlowReader();
@@ -238,6 +237,8 @@ void Loop::FlushTouched() {
     }
   }
 }
+
+void Loop::Do(const SequenceFinished& action) { sessions_.at(action.request_id)->Complete(action); }
 
 void Loop::Do(const RequestFinished& action) {
   Session& session = *sessions_.at(action.request_id);

@@ -8,11 +8,11 @@
 namespace octavo {
 namespace {
 
-StreamEnd MakeEnd(const RequestFinished& finished) {
+StreamEnd MakeEnd(const RequestFinished& finished, std::optional<TokenId> stop_token) {
   StreamEnd end;
   end.status = finished.status;
   end.reason = finished.reason;
-  end.matched_token = finished.stop_token;
+  end.matched_token = stop_token;
   if (finished.admitted) {
     end.queue_time = *finished.admitted - finished.submitted;
     end.prefill_time = finished.first_token.value_or(finished.finished) - *finished.admitted;
@@ -122,10 +122,12 @@ void Session::WriteEcho() {
   prompt_logprobs_ = {};
 }
 
+void Session::Complete(const SequenceFinished& finished) { stop_token_ = finished.stop_token; }
+
 void Session::Finish(const RequestFinished& finished) {
   CHECK(!ended_) << "request " << request_id_ << " ends twice";
   ended_ = true;
-  StreamEnd end = MakeEnd(finished);
+  StreamEnd end = MakeEnd(finished, stop_token_);
   if (matched_stop_) {
     end.status = absl::OkStatus();
     end.reason = FinishReason::kStopString;

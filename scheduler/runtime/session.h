@@ -60,6 +60,8 @@ class Session {
   // Writes what has come together since the last time. False when the reader is behind.
   bool Flush();
 
+  // Its sequence is complete; Finish follows.
+  void Complete(const SequenceFinished& finished);
   // Ends the stream with what is unwritten. A stop string found in the same step wins over the
   // engine's reason.
   void Finish(const RequestFinished& finished);
@@ -103,6 +105,7 @@ class Session {
   std::vector<TokenAlternatives>
       prompt_logprobs_;  // with echo and logprobs: of prompt tokens 0, 1, …
   bool echo_written_ = false;
+  std::optional<TokenId> stop_token_;
   std::optional<size_t> matched_stop_;  // index into options_.stop
   bool ended_ = false;
 };

@@ -81,8 +81,12 @@ def load(pair, count):
 
 
 def test_a_crowded_pool_never_makes_a_plan_that_the_worker_refuses(pair):
-    pair.start_worker()
-    first = load(pair, 32)
+    # All of them wait before there is a worker, so that they crowd the pool however fast or slow the machine is.
+    with concurrent.futures.ThreadPoolExecutor(1) as early:
+        waiting = early.submit(load, pair, 32)
+        wait_until(lambda: pair.state().waiting_requests == 32, "32 requests to wait")
+        pair.start_worker()
+        first = waiting.result()
     assert [answer.error for answer in first] == [None] * 32
     assert [answer.last.usage.completion_tokens for answer in first] == [20 + i for i in range(32)]
     again = load(pair, 32)

@@ -172,9 +172,13 @@ void Simulation::Fault() {
     case 1:
     case 2:
       if (stream != nullptr) {
-        const auto reason = static_cast<CancelReason>(Draw(4));
-        Send(CancelRequest{stream->request.request_id, reason,
-                           static_cast<uint32_t>(stream->output.size())});
+        const uint32_t reason = Draw(4);
+        if (reason == 3) {
+          Send(StopSequence{stream->request.request_id, 0,
+                            static_cast<uint32_t>(stream->output.size())});
+        } else {
+          Send(CancelRequest{stream->request.request_id, static_cast<CancelReason>(reason)});
+        }
       }
       break;
     case 3:
@@ -399,8 +403,17 @@ void Simulation::CheckWhole(const Stream& stream, const RequestFinished& action)
   if (expected != action.reason) Fail("a stream ends for the wrong reason, or too soon");
 }
 
+void Simulation::Take(const SequenceFinished& action) {
+  Stream& stream = streams_.at(action.request_id);
+  if (stream.ended || stream.complete) Fail("a sequence ends twice");
+  stream.complete = true;
+  if (action.completion_token_count != stream.output.size())
+    Fail("the count of a complete sequence is wrong");
+}
+
 void Simulation::Take(const RequestFinished& action) {
   Stream& stream = streams_.at(action.request_id);
+  if (action.status.ok() != stream.complete) Fail("a request ends well without its sequence");
   if (stream.ended) Fail("a request ends twice");
   stream.ended = true;
   stream.reason = action.reason;

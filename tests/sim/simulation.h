@@ -66,6 +66,7 @@ class Simulation {
     std::vector<TokenId> output;
     uint32_t next_score = 1;
     bool admitted = false;
+    bool complete = false;  // its sequence
     bool ended = false;
     bool paused = false;
     std::optional<FinishReason> reason;
@@ -92,6 +93,7 @@ class Simulation {
   void Take(SendPlan action);
   void Take(const RequestAdmitted& action);
   void Take(const TokensGenerated& action);
+  void Take(const SequenceFinished& action);
   void Take(const RequestFinished& action);
   void Take(const RequestRefused& action);
   void Take(const PrefixCacheReset&) {}

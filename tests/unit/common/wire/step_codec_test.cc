@@ -168,9 +168,14 @@ TEST(StepCodecTest, RefusesARowWithoutTokensAndUnknownFlags) {
   message.add_token_counts(0);
   message.add_row_flags(0);
   EXPECT_EQ(DecodePlan(message).status().message(),
-            "token_counts[0] is 0; a row computes at least 1 token");
-  message.set_row_flags(0, 8);
-  EXPECT_EQ(DecodePlan(message).status().message(), "row_flags holds 8; known bits are 7");
+            "token_counts[0] is 0; a row computes at least 1 token, unless it shares logits");
+  message.set_row_flags(0, v1::ROW_FLAG_SHARES_LOGITS | v1::ROW_FLAG_SAMPLES);
+  EXPECT_TRUE(DecodePlan(message).ok());
+  message.set_token_counts(0, 1);
+  EXPECT_EQ(DecodePlan(message).status().message(),
+            "token_counts[0] is 1; a row that shares logits computes none");
+  message.set_row_flags(0, 16);
+  EXPECT_EQ(DecodePlan(message).status().message(), "row_flags holds 16; known bits are 15");
 }
 
 TEST(StepCodecTest, PlansOf256DecodingSequencesStayUnder4KiB) {

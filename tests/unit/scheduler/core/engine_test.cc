@@ -250,7 +250,7 @@ TEST_F(EngineTest, ViewsShowRequestsFromTheQueueToTheirEnd) {
   EXPECT_THAT(block.first_tokens, ElementsAre(10, 11, 12, 13));
   EXPECT_EQ(engine_.ListBlocks(0, 100).size(), 16u);
 
-  for (const uint64_t id : {1, 2, 3}) Send(CancelRequest{RequestId(id), CancelReason::kAborted, 0});
+  for (const uint64_t id : {1, 2, 3}) Send(CancelRequest{RequestId(id), CancelReason::kAborted});
   EXPECT_EQ(engine_.FindRequest(RequestId(1)), std::nullopt);  // only the last two are kept
   EXPECT_EQ(engine_.FindRequest("client1")->finish_reason, FinishReason::kAborted);
   EXPECT_EQ(engine_.FindRequest(RequestId(3))->state, SequenceState::kEnded);

@@ -118,12 +118,11 @@ std::string TraceRunner::Dispatch(const Command& command) {
   } else if (command.verb == "cancel") {
     const std::string reason =
         command.values.contains("reason") ? command.values.at("reason") : "client_gone";
-    handle(CancelRequest{request(),
-                         reason == "aborted"       ? CancelReason::kAborted
-                         : reason == "stop_string" ? CancelReason::kStopString
-                         : reason == "deadline"    ? CancelReason::kDeadline
-                                                   : CancelReason::kClientGone,
-                         command.Number("kept", 0)});
+    handle(CancelRequest{request(), reason == "aborted"    ? CancelReason::kAborted
+                                    : reason == "deadline" ? CancelReason::kDeadline
+                                                           : CancelReason::kClientGone});
+  } else if (command.verb == "stop_string") {
+    handle(StopSequence{request(), command.Number("sequence", 0), command.Number("kept", 0)});
   } else if (command.verb == "pause") {
     handle(PauseRequest{request()});
   } else if (command.verb == "resume") {
@@ -276,6 +275,7 @@ std::string TraceRunner::PrintPlan(const StepPlan& plan) const {
 
 std::string TraceRunner::Print() {
   std::string out;
+  std::optional<TokenId> stop_token;  // of the sequence that was complete last
   for (Action& action : std::exchange(actions_, {})) {
     std::visit(
         [&](auto& it) {
@@ -293,10 +293,13 @@ std::string TraceRunner::Print() {
               if (!token.scores_prompt) absl::StrAppend(&out, ": ", token.outcome.token_id);
               absl::StrAppend(&out, "\n");
             }
+          } else if constexpr (std::is_same_v<T, SequenceFinished>) {
+            stop_token = it.stop_token;
           } else if constexpr (std::is_same_v<T, RequestFinished>) {
             absl::StrAppend(&out, "finished ", names_.at(it.request_id), " ",
                             FinishReasonName(it.reason));
-            if (it.stop_token) absl::StrAppend(&out, " ", *it.stop_token);
+            if (stop_token) absl::StrAppend(&out, " ", *stop_token);
+            stop_token.reset();
             absl::StrAppend(&out, ", ", it.prompt_token_count, "+", it.completion_token_count,
                             " tokens, cached ", it.cached_token_count, ", preempted ",
                             it.preemption_count, "\n");
