@@ -57,6 +57,13 @@ enum class FinishReason : uint8_t {
 };
 const char* FinishReasonName(FinishReason reason);  // "stop_token", …
 
+// A step of a beam search is done: each running beam has this many output tokens. Its hypotheses
+// come at the end, as SequenceFinished.
+struct BeamsAdvanced {
+  RequestId request_id;
+  uint32_t token_count = 0;
+};
+
 // One sequence of a request is complete: a sample at its end, or a hypothesis of a beam search,
 // which has its tokens here and gave none before. The others of the request go on.
 struct SequenceFinished {
@@ -104,7 +111,8 @@ struct ReplicaRejected {
   absl::Status status;
 };
 
-using Action = std::variant<SendPlan, RequestAdmitted, TokensGenerated, SequenceFinished,
-                            RequestFinished, RequestRefused, PrefixCacheReset, ReplicaRejected>;
+using Action =
+    std::variant<SendPlan, RequestAdmitted, TokensGenerated, BeamsAdvanced, SequenceFinished,
+                 RequestFinished, RequestRefused, PrefixCacheReset, ReplicaRejected>;
 
 }  // namespace octavo

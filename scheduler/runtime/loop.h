@@ -145,6 +145,7 @@ class Loop final : public WorkerEvents {
   void Do(const SendPlan& action);
   void Do(const RequestAdmitted& action);
   void Do(const TokensGenerated& action);
+  void Do(const BeamsAdvanced&) {}
   void Do(const SequenceFinished& action);
   void Do(const RequestFinished& action);
   void Do(const RequestRefused& action);

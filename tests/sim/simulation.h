@@ -93,6 +93,7 @@ class Simulation {
   void Take(SendPlan action);
   void Take(const RequestAdmitted& action);
   void Take(const TokensGenerated& action);
+  void Take(const BeamsAdvanced&) {}
   void Take(const SequenceFinished& action);
   void Take(const RequestFinished& action);
   void Take(const RequestRefused& action);

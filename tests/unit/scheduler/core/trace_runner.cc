@@ -293,6 +293,8 @@ std::string TraceRunner::Print() {
               if (!token.scores_prompt) absl::StrAppend(&out, ": ", token.outcome.token_id);
               absl::StrAppend(&out, "\n");
             }
+          } else if constexpr (std::is_same_v<T, BeamsAdvanced>) {
+            absl::StrAppend(&out, "beams ", names_.at(it.request_id), ": ", it.token_count, "\n");
           } else if constexpr (std::is_same_v<T, SequenceFinished>) {
             stop_token = it.stop_token;
           } else if constexpr (std::is_same_v<T, RequestFinished>) {
