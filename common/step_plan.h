@@ -15,6 +15,10 @@
 
 namespace octavo {
 
+// What a worker serves at most: sequences it knows at a time, tokens a step computes.
+constexpr uint32_t kMaxSequences = 1 << 16;
+constexpr uint32_t kMaxStepTokens = 1 << 16;
+
 // A sequence the worker has not seen, or has released since: sent once, before its first row.
 struct SequenceStart {
   SequenceId sequence_id;

@@ -6,8 +6,10 @@
 #include "absl/flags/flag.h"
 #include "absl/flags/reflection.h"
 #include "absl/strings/str_cat.h"
+#include "common/byte_size.h"
 #include "common/kv_layout.h"
 #include "common/status.h"
+#include "common/step_plan.h"
 
 ABSL_FLAG(std::string, model, "",
           "The model file (GGUF). Required; the workers are given the same one.");
@@ -28,7 +30,16 @@ ABSL_FLAG(std::string, ready_file, "",
 
 ABSL_FLAG(uint32_t, block_size, 16, "Tokens a KV block holds, 1 to 256.");
 ABSL_FLAG(uint32_t, num_blocks, 0,
-          "Blocks of the pool; refused if they do not fit. 0: what the worker's memory allows.");
+          "Blocks of the pool; refused if they do not fit. 0: as --kv_memory or "
+          "--memory_utilization says, else what the worker takes by itself: on a CPU 4 GiB or, if "
+          "that is less, a quarter of the memory that is left; on a device of its own what 0.92 of "
+          "its memory leaves.");
+ABSL_FLAG(octavo::ByteSize, kv_memory, {},
+          "Memory of the pool on each worker, as 2GiB, instead of --num_blocks; refused if it does "
+          "not fit. 0: not set.");
+ABSL_FLAG(double, memory_utilization, 0,
+          "Share of each worker's memory that weights, activations and pool may take together, "
+          "above 0 and at most 1, instead of --num_blocks; refused if it is not free. 0: not set.");
 ABSL_FLAG(std::string, kv_dtype, "",
           "Element type of the KV cache: f16 or bf16. Empty: the worker's default.");
 ABSL_FLAG(uint32_t, context_length, 0,
@@ -38,9 +49,12 @@ ABSL_FLAG(uint32_t, max_step_tokens, 2048,
 ABSL_FLAG(uint32_t, long_prefill_token_limit, 512,
           "Most tokens of one prompt a step computes, so that decodes do not wait behind a long "
           "one. 0: no limit of its own.");
-ABSL_FLAG(uint32_t, max_sequences, 256, "Sequences running at once.");
+ABSL_FLAG(uint32_t, max_sequences, 256, "Sequences running at once, 1 to 65536.");
 ABSL_FLAG(uint32_t, max_queued_requests, 1024,
           "Requests waiting at once; more are RESOURCE_EXHAUSTED.");
+ABSL_FLAG(uint64_t, max_waiting_tokens, 8 << 20,
+          "Prompt tokens of the waiting requests together, at least the model's context length; "
+          "more are RESOURCE_EXHAUSTED.");
 ABSL_FLAG(
     std::string, kv_policy, "paged",
     "How sequences get KV memory: paged, or, to be measured against, contiguous runs reserved "
@@ -99,13 +113,34 @@ absl::Status CheckDurations() {
   return absl::OkStatus();
 }
 
+absl::StatusOr<PoolSize> PoolSizeFromFlags() {
+  const uint32_t num_blocks = absl::GetFlag(FLAGS_num_blocks);
+  const uint64_t kv_memory = absl::GetFlag(FLAGS_kv_memory).bytes;
+  const double utilization = absl::GetFlag(FLAGS_memory_utilization);
+  if (num_blocks > kMaxPoolBlocks)
+    return Bad("num_blocks", absl::StrCat("at most ", kMaxPoolBlocks));
+  if (!(utilization >= 0 && utilization <= 1))
+    return Bad("memory_utilization", "above 0 and at most 1 (0: not set)");
+  if ((num_blocks > 0) + (kv_memory > 0) + (utilization > 0) > 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--num_blocks=", num_blocks, ", --kv_memory=", kv_memory,
+        ", --memory_utilization=", utilization, ": each sizes the pool; give one of them"));
+  }
+  PoolSize size;
+  if (num_blocks > 0) size.block_count = num_blocks;
+  if (kv_memory > 0) size.kv_memory_bytes = kv_memory;
+  if (utilization > 0) size.memory_utilization = utilization;
+  return size;
+}
+
 std::map<std::string, std::string> LimitsInForce() {
   std::map<std::string, std::string> limits;
   for (const char* flag :
-       {"block_size", "num_blocks", "kv_policy", "contiguous_allocator", "prefix_match_unit",
-        "max_step_tokens", "long_prefill_token_limit", "max_sequences", "max_queued_requests",
-        "min_priority", "max_priority", "drain_timeout", "step_deadline", "replica_grace",
-        "slow_reader_timeout", "steps_in_flight"}) {
+       {"block_size", "num_blocks", "kv_memory", "memory_utilization", "kv_policy",
+        "contiguous_allocator", "prefix_match_unit", "max_step_tokens", "long_prefill_token_limit",
+        "max_sequences", "max_queued_requests", "max_waiting_tokens", "min_priority",
+        "max_priority", "drain_timeout", "step_deadline", "replica_grace", "slow_reader_timeout",
+        "steps_in_flight"}) {
     limits[flag] = absl::FindCommandLineFlag(flag)->CurrentValue();
   }
   return limits;
@@ -142,7 +177,12 @@ absl::StatusOr<SchedulerConfig> ConfigFromFlags() {
   engine.max_step_tokens = absl::GetFlag(FLAGS_max_step_tokens);
   engine.long_prefill_token_limit = absl::GetFlag(FLAGS_long_prefill_token_limit);
   engine.max_sequences = absl::GetFlag(FLAGS_max_sequences);
+  if (engine.max_step_tokens < 1 || engine.max_step_tokens > kMaxStepTokens)
+    return Bad("max_step_tokens", absl::StrCat("1 to ", kMaxStepTokens));
+  if (engine.max_sequences < 1 || engine.max_sequences > kMaxSequences)
+    return Bad("max_sequences", absl::StrCat("1 to ", kMaxSequences));
   engine.max_waiting_requests = absl::GetFlag(FLAGS_max_queued_requests);
+  engine.max_waiting_tokens = absl::GetFlag(FLAGS_max_waiting_tokens);
   engine.max_steps_in_flight = absl::GetFlag(FLAGS_steps_in_flight);
   OCTAVO_ASSIGN_OR_RETURN(engine.kv_policy, ParseKvPolicy(absl::GetFlag(FLAGS_kv_policy)));
   OCTAVO_ASSIGN_OR_RETURN(engine.contiguous_allocator,
@@ -152,12 +192,10 @@ absl::StatusOr<SchedulerConfig> ConfigFromFlags() {
   std::random_device entropy;
   engine.prefix_seed = uint64_t{entropy()} << 32 | entropy();
 
-  if (absl::GetFlag(FLAGS_num_blocks) > kMaxPoolBlocks)
-    return Bad("num_blocks", absl::StrCat("at most ", kMaxPoolBlocks));
   FleetOptions& fleet = config.loop.fleet;
   fleet.layout.block_size = block_size;
   fleet.kv_dtype = kv_dtype;
-  if (absl::GetFlag(FLAGS_num_blocks) > 0) fleet.block_count = absl::GetFlag(FLAGS_num_blocks);
+  OCTAVO_ASSIGN_OR_RETURN(fleet.pool_size, PoolSizeFromFlags());
   fleet.max_step_tokens = engine.max_step_tokens;
   fleet.max_sequences = engine.max_sequences;
   fleet.step_deadline = absl::GetFlag(FLAGS_step_deadline);

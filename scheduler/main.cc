@@ -119,6 +119,7 @@ class Scheduler {
     }
     config.loop.engine.context_length = model->config.context_length;
     config.loop.engine.vocab_size = model->config.vocab_size;
+    config.loop.fleet.context_length = model->config.context_length;
     config.loop.fleet.model_fingerprint = model->fingerprint;
     config.loop.fleet.layout =
         model->config.MakeKvLayout(config.loop.fleet.layout.block_size, KvType::kF16);

@@ -131,14 +131,14 @@ absl::Status Engine::CheckQueueHasRoom(uint64_t prompt_tokens, absl::Time now) c
     const absl::Duration delay =
         drain_rate_.TimeForTokens(std::max(excess, options_.max_waiting_tokens / kShare), now);
     return WithRetryDelay(
-        WithReason(
-            absl::ResourceExhaustedError(absl::StrCat(
-                "the queue is full: ", waiting_tokens_, " prompt tokens wait, ", prompt_tokens,
-                " more exceed the limit of ", options_.max_waiting_tokens, "; try again later")),
-            "QUEUE_FULL",
-            {{"waiting_tokens", waiting_tokens_},
-             {"prompt_tokens", prompt_tokens},
-             {"limit", options_.max_waiting_tokens}}),
+        WithReason(absl::ResourceExhaustedError(absl::StrCat(
+                       "the queue is full: ", waiting_tokens_, " prompt tokens wait, ",
+                       prompt_tokens, " more exceed the limit of ", options_.max_waiting_tokens,
+                       " (--max_waiting_tokens); try again later")),
+                   "QUEUE_FULL",
+                   {{"waiting_tokens", waiting_tokens_},
+                    {"prompt_tokens", prompt_tokens},
+                    {"limit", options_.max_waiting_tokens}}),
         delay);
   }
   return absl::OkStatus();

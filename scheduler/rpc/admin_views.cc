@@ -50,6 +50,8 @@ void EncodeState(const Loop& loop, v1::GetSchedulerStateResponse& message) {
   replica.set_detail(loop.fleet().detail());
   if (const auto plan = loop.fleet().memory_plan())
     EncodeMemoryPlan(*plan, *replica.mutable_memory_plan());
+  if (const auto pool = loop.fleet().pool_plan())
+    EncodePoolPlan(*pool, *replica.mutable_pool_plan());
   replica.set_kv_dtype(loop.fleet().kv_dtype());
   v1::PoolState& pool = *message.add_pools();
   pool.set_replica_id(state.replica_id.value());

@@ -1,9 +1,12 @@
 #pragma once
 
-// MemoryPlan and LoadedModel between their values (scheduler/runtime/ports.h) and their messages.
+// MemoryPlan, LoadedModel and PoolPlan between their values (scheduler/runtime/ports.h,
+// pool_size.h) and their messages.
 // Pure functions. A worker's word is taken as it is: the fleet judges it.
 
+#include "octavo/v1/admin_service.pb.h"
 #include "octavo/v1/worker_service.pb.h"
+#include "scheduler/runtime/pool_size.h"
 #include "scheduler/runtime/ports.h"
 
 namespace octavo {
@@ -34,6 +37,15 @@ inline void EncodeMemoryPlan(const MemoryPlan& plan, v1::MemoryPlan& message) {
   message.set_pool_bytes(plan.pool_bytes);
   message.set_block_count(plan.block_count);
   message.set_max_block_count(plan.max_block_count);
+}
+
+inline void EncodePoolPlan(const PoolPlan& pool, v1::PoolPlan& message) {
+  message.set_block_count(pool.block_count);
+  message.set_pool_bytes(pool.pool_bytes);
+  message.set_token_count(pool.token_count);
+  message.set_full_length_tokens(pool.full_length_tokens);
+  message.set_full_length_requests(pool.full_length_requests);
+  message.set_sized_by(pool.sized_by);
 }
 
 }  // namespace octavo

@@ -140,22 +140,6 @@ void Fleet::AdoptIfNeeded(absl::Time now) {
                             .max_sequences = options_.max_sequences});
 }
 
-absl::StatusOr<uint32_t> Fleet::ChooseBlockCount(const MemoryPlan& plan) const {
-  const uint32_t count =
-      options_.block_count.value_or(std::min(plan.block_count, options_.max_pool_blocks));
-  const std::string numbers =
-      absl::StrCat("total ", plan.total_bytes, " bytes, weights ", plan.weight_bytes,
-                   ", activations ", plan.activation_bytes, ", a block ", plan.bytes_per_block,
-                   ", at most ", plan.max_block_count, " blocks");
-  if (count > plan.max_block_count) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("--num_blocks=", count, " does not fit: ", numbers));
-  }
-  if (count == 0)
-    return absl::ResourceExhaustedError(absl::StrCat("no block of KV cache fits: ", numbers));
-  return count;
-}
-
 void Fleet::OnModelLoaded(LinkId link, const absl::StatusOr<LoadedModel>& loaded, absl::Time now,
                           std::vector<Event>& events) {
   if (!IsCurrent(link)) return;
@@ -171,21 +155,23 @@ void Fleet::OnModelLoaded(LinkId link, const absl::StatusOr<LoadedModel>& loaded
             ", the scheduler's ", Hex(link_->layout.Fingerprint()))),
         now, &events);
   }
-  const absl::StatusOr<uint32_t> block_count = ChooseBlockCount(loaded->memory_plan);
+  const absl::StatusOr<uint32_t> block_count =
+      ChooseBlockCount(options_.pool_size, loaded->memory_plan, options_.max_pool_blocks);
   if (!block_count.ok()) return Lose(block_count.status(), now, &events);
   link_->loaded = *loaded;
-  link_->block_count = *block_count;
+  link_->pool = MakePoolPlan(options_.pool_size, loaded->memory_plan, *block_count, link_->layout,
+                             options_.context_length, options_.max_sequences);
   last_epoch_ = std::max(last_epoch_ + 1,
                          static_cast<uint64_t>(std::max<int64_t>(0, absl::ToUnixMillis(now))));
   link_->epoch = Epoch(last_epoch_);
   workers_[link_->instance_id].detail = "starting the replica";
   LOG(INFO) << "worker " << link_->instance_id << ": starting replica 0 in epoch " << link_->epoch
-            << " with " << link_->block_count << " blocks of " << options_.layout.block_size
-            << " tokens, " << loaded->kv_dtype;
+            << ", " << loaded->kv_dtype
+            << "; memory: " << DescribeMemory(loaded->memory_plan, link_->pool, link_->layout);
   link_->client->StartReplica(
       {.replica_id = kReplica,
        .epoch = link_->epoch,
-       .block_count = link_->block_count,
+       .block_count = link_->pool.block_count,
        .lease_ms = static_cast<uint32_t>(absl::ToInt64Milliseconds(options_.lease))});
 }
 
@@ -201,10 +187,10 @@ void Fleet::OnReplicaStarted(LinkId link, const absl::Status& status, absl::Time
   worker.detail.clear();
   worker.failures = 0;
   LOG(INFO) << "worker " << link_->instance_id << ": replica 0 is ready";
-  events.push_back(
-      ReplicaReady{.replica_id = kReplica,
-                   .epoch = link_->epoch,
-                   .layer_groups = {{.layout = link_->layout, .block_count = link_->block_count}}});
+  events.push_back(ReplicaReady{
+      .replica_id = kReplica,
+      .epoch = link_->epoch,
+      .layer_groups = {{.layout = link_->layout, .block_count = link_->pool.block_count}}});
 }
 
 std::optional<StepSample> Fleet::OnResult(LinkId link, StepResult result, absl::Time now,
@@ -293,6 +279,11 @@ absl::Time Fleet::NextDeadline() const {
 std::optional<MemoryPlan> Fleet::memory_plan() const {
   if (link_ == nullptr || !link_->loaded) return std::nullopt;
   return link_->loaded->memory_plan;
+}
+
+std::optional<PoolPlan> Fleet::pool_plan() const {
+  if (link_ == nullptr || !link_->loaded) return std::nullopt;
+  return link_->pool;
 }
 
 std::string Fleet::kv_dtype() const {

@@ -28,20 +28,19 @@
 #include "common/kv_layout.h"
 #include "common/step_plan.h"
 #include "scheduler/core/events.h"
+#include "scheduler/runtime/pool_size.h"
 #include "scheduler/runtime/ports.h"
 
 namespace octavo {
 
 constexpr size_t kMaxWorkers = 256;
-// Blocks of a pool: the scheduler keeps some 150 bytes of each, whatever memory a worker claims.
-constexpr uint32_t kMaxPoolBlocks = 1 << 24;
-
 struct FleetOptions {
   uint64_t model_fingerprint = 0;
-  KvLayout layout;                      // block size and shape; kv_type is settled with the worker
-  std::string kv_dtype;                 // empty: the worker's default
-  std::optional<uint32_t> block_count;  // --num_blocks
+  KvLayout layout;       // block size and shape; kv_type is settled with the worker
+  std::string kv_dtype;  // empty: the worker's default
+  PoolSize pool_size;
   uint32_t max_pool_blocks = kMaxPoolBlocks;  // a worker that offers more serves this many
+  uint32_t context_length = 0;                // tokens of the longest request
   uint32_t max_step_tokens = 0;
   uint32_t max_sequences = 0;
   // A plan unanswered for this long, times 1 + tokens / kStepDeadlineTokens, means a hung worker.
@@ -102,7 +101,9 @@ class Fleet {
     return link_ == nullptr ? std::string() : link_->instance_id;
   }
   std::string kv_dtype() const;
-  uint32_t block_count() const { return link_ == nullptr ? 0 : link_->block_count; }
+  uint32_t block_count() const { return link_ == nullptr ? 0 : link_->pool.block_count; }
+  // Of the present link: absent before its pool was sized.
+  std::optional<PoolPlan> pool_plan() const;
   // Why the replica is not ready, for people.
   std::string detail() const;
   const FleetOptions& options() const { return options_; }
@@ -122,14 +123,13 @@ class Fleet {
     Epoch epoch;
     std::optional<LoadedModel> loaded;
     KvLayout layout;
-    uint32_t block_count = 0;
+    PoolPlan pool;
     std::deque<PlanInFlight> in_flight;
     absl::Time last_progress;  // last result
   };
 
   bool IsCurrent(LinkId link) const { return link_ != nullptr && link_->id == link; }
   absl::Status CheckDescription(const WorkerDescription& worker) const;
-  absl::StatusOr<uint32_t> ChooseBlockCount(const MemoryPlan& plan) const;
   void AdoptIfNeeded(absl::Time now);
   void Lose(const absl::Status& status, absl::Time now, std::vector<Event>* events);
   void Forget(absl::Time now);

@@ -29,7 +29,6 @@ namespace octavo {
 class Model;  // worker/model/model.h
 
 constexpr uint32_t kStepsInFlight = 2;
-constexpr uint32_t kMaxSequences = 1 << 16;
 
 struct ExecutorOptions {
   ReplicaId replica_id;

@@ -53,7 +53,9 @@ absl::StatusOr<uint32_t> ChooseBlockCount(const MemoryPlan& plan, const KvLayout
   return absl::ResourceExhaustedError(absl::StrCat(
       "num_blocks is ", requested, ", which takes ", uint64_t{requested} * plan.bytes_per_block,
       " bytes (", plan.bytes_per_block, " a block of ", layout.block_size, " tokens); ",
-      plan.available_bytes, " bytes are left, enough for ", plan.max_blocks, " blocks"));
+      plan.available_bytes, " bytes are left, enough for ", plan.max_blocks,
+      " blocks; weights take ", plan.weight_bytes, " and ", plan.file_backed_bytes,
+      " in place, activations up to ", plan.activation_bytes));
 }
 
 }  // namespace octavo

@@ -35,10 +35,10 @@ absl::Status CheckServed(const ModelConfig& config) {
 
 absl::StatusOr<std::unique_ptr<Model>> Model::Load(std::unique_ptr<GgufFile> file, Backend& backend,
                                                    const ModelLimits& limits) {
-  if (limits.max_tokens_per_step < 1 || limits.max_tokens_per_step > kMaxTokensPerStep) {
+  if (limits.max_tokens_per_step < 1 || limits.max_tokens_per_step > kMaxStepTokens) {
     return absl::InvalidArgumentError(absl::StrCat("max_tokens_per_step is ",
                                                    limits.max_tokens_per_step, "; it must be 1 to ",
-                                                   kMaxTokensPerStep));
+                                                   kMaxStepTokens));
   }
   OCTAVO_ASSIGN_OR_RETURN(ModelConfig config, ReadModelConfig(*file));
   OCTAVO_RETURN_IF_ERROR(CheckServed(config));

@@ -10,6 +10,7 @@
 #include "common/kv_layout.h"
 #include "common/model/gguf.h"
 #include "common/model/model_config.h"
+#include "common/step_plan.h"
 #include "worker/device/backend.h"
 #include "worker/model/decoder.h"
 #include "worker/model/memory_plan.h"
@@ -21,10 +22,8 @@ constexpr uint32_t kHeadDimUnit = 16;
 constexpr uint32_t kMaxServedHeadDim = 256;
 constexpr uint32_t kMaxServedContext = 1 << 20;
 
-constexpr uint32_t kMaxTokensPerStep = 1 << 16;
-
 struct ModelLimits {
-  uint32_t max_tokens_per_step = 2048;  // rows of the activations, 1 to kMaxTokensPerStep
+  uint32_t max_tokens_per_step = 2048;  // rows of the activations, 1 to kMaxStepTokens
 };
 
 class Model {

@@ -8,6 +8,15 @@
 #include "glog/logging.h"
 
 namespace octavo {
+namespace {
+
+absl::Status CheckLimit(const char* field, uint32_t value, uint32_t limit) {
+  if (value >= 1 && value <= limit) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, " is ", value, "; it must be 1 to ", limit));
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<WorkerHost>> WorkerHost::Create(WorkerOptions options) {
   OCTAVO_ASSIGN_OR_RETURN(const std::unique_ptr<GgufFile> file, GgufFile::Open(options.model_path));
@@ -28,11 +37,8 @@ absl::StatusOr<LoadedModel> WorkerHost::LoadModel(const LoadRequest& request) {
                                                    request.world_size,
                                                    "; this worker serves world_size 1"));
   }
-  if (request.max_step_tokens == 0 || request.max_sequences == 0) {
-    return absl::InvalidArgumentError(absl::StrCat("max_step_tokens is ", request.max_step_tokens,
-                                                   " and max_sequences ", request.max_sequences,
-                                                   "; both must be at least 1"));
-  }
+  OCTAVO_RETURN_IF_ERROR(CheckLimit("max_step_tokens", request.max_step_tokens, kMaxStepTokens));
+  OCTAVO_RETURN_IF_ERROR(CheckLimit("max_sequences", request.max_sequences, kMaxSequences));
   absl::MutexLock setup(&setup_mutex_);
   if (loaded_request_ == request) {
     absl::MutexLock lock(&executor_mutex_);

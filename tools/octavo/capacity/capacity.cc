@@ -19,7 +19,8 @@
 ABSL_DECLARE_FLAG(std::string, model);
 ABSL_FLAG(std::string, config, "", "A Hugging Face config.json, instead of --model.");
 ABSL_FLAG(octavo::ByteSize, memory, {}, "Memory of each device, as 80GiB.");
-ABSL_FLAG(double, memory_utilization, 0.92, "Share of --memory that may be used.");
+ABSL_FLAG(double, memory_utilization, octavo::kDefaultMemoryUtilization,
+          "Share of --memory that may be used.");
 ABSL_FLAG(octavo::ByteSize, kv_memory, {},
           "Memory of each device's pool itself; --memory is not asked.");
 ABSL_FLAG(octavo::ByteSize, weights, {}, "Bytes of all weights; 0: as the model says.");

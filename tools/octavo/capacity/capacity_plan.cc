@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/kv_layout.h"
+#include "common/memory_budget.h"
 #include "common/status.h"
 
 namespace octavo::cli {
@@ -89,10 +90,10 @@ absl::StatusOr<Capacity> PlanCapacity(const ModelShape& model, const Deployment&
   if (deployment.kv_memory_bytes) {
     plan.pool_bytes = *deployment.kv_memory_bytes;
   } else {
-    const auto budget = static_cast<uint64_t>(static_cast<double>(deployment.memory_bytes) *
-                                              deployment.memory_utilization);
-    const uint64_t used = plan.rank_weight_bytes + deployment.activation_bytes;
-    plan.pool_bytes = budget > used ? budget - used : 0;
+    const uint64_t budget =
+        PoolBudgetBytes(deployment.memory_bytes, deployment.memory_utilization, 0);
+    plan.pool_bytes = PoolBudgetBytes(deployment.memory_bytes, deployment.memory_utilization,
+                                      plan.rank_weight_bytes + deployment.activation_bytes);
     if (plan.pool_bytes < block_bytes) {
       return absl::ResourceExhaustedError(absl::StrCat(
           "nothing is left for the KV cache: ", budget, " bytes of a rank (memory ",

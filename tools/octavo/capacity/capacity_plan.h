@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/memory_budget.h"
 #include "tools/octavo/capacity/model_shape.h"
 
 namespace octavo::cli {
@@ -25,7 +26,7 @@ absl::StatusOr<KvDtype> ParseKvDtype(const std::string& name);
 
 struct Deployment {
   uint64_t memory_bytes = 0;  // of each rank's device
-  double memory_utilization = 0.92;
+  double memory_utilization = kDefaultMemoryUtilization;
   uint64_t weight_bytes = 0;  // of the whole model
   uint64_t activation_bytes = 1ull << 30;
   std::optional<uint64_t> kv_memory_bytes;  // the pool itself, of each rank; the above is not asked

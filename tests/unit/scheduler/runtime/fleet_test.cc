@@ -111,7 +111,7 @@ TEST_F(FleetTest, RefusesWorkersItCannotUseWithTheNumbers) {
 
 TEST_F(FleetTest, RefusesANumberOfBlocksThatDoesNotFit) {
   FleetOptions options = Options();
-  options.block_count = 129;
+  options.pool_size.block_count = 129;
   Fleet fleet(options, &dialer_, this);
   ASSERT_TRUE(Register(fleet, SmallWorker("a")).ok());
   fleet.OnModelLoaded(dialer_.last().id, SmallLoadedModel(64), now_, events_);
