@@ -84,7 +84,8 @@ struct LayerGroupChange {
 };
 
 // Order of application: (1) resets_state, (2) releases, (3) starts, (4) table changes and digest
-// check, (5) copies, (6) rows.
+// check, (5) copies, (6) rows. The rows run together, but a row may read slots that a row before it
+// writes in this very step: in every layer all rows write their keys and values before any reads.
 struct StepPlan {
   ReplicaId replica_id;
   Epoch epoch;

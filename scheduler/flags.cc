@@ -67,6 +67,10 @@ ABSL_FLAG(bool, prefix_cache, true,
 ABSL_FLAG(uint32_t, prefix_match_unit, 1,
           "What begins alike is reused up to a multiple of this many tokens inside a block, 1 to "
           "--block_size. 1: every token; the block size: whole blocks only.");
+ABSL_FLAG(
+    uint32_t, max_prefix_wait_steps, 128,
+    "A request whose prefix another one is computing waits for it in at most this many steps; "
+    "then it computes the rest itself. 0: it never waits.");
 ABSL_FLAG(uint32_t, steps_in_flight, 2,
           "1 or 2; with 2 the next step is planned while the last one runs.");
 
@@ -135,12 +139,26 @@ absl::StatusOr<PoolSize> PoolSizeFromFlags() {
 
 std::map<std::string, std::string> LimitsInForce() {
   std::map<std::string, std::string> limits;
-  for (const char* flag :
-       {"block_size", "num_blocks", "kv_memory", "memory_utilization", "kv_policy",
-        "contiguous_allocator", "prefix_match_unit", "max_step_tokens", "long_prefill_token_limit",
-        "max_sequences", "max_queued_requests", "max_waiting_tokens", "min_priority",
-        "max_priority", "drain_timeout", "step_deadline", "replica_grace", "slow_reader_timeout",
-        "steps_in_flight"}) {
+  for (const char* flag : {"block_size",
+                           "num_blocks",
+                           "kv_memory",
+                           "memory_utilization",
+                           "kv_policy",
+                           "contiguous_allocator",
+                           "prefix_match_unit",
+                           "max_step_tokens",
+                           "long_prefill_token_limit",
+                           "max_sequences",
+                           "max_queued_requests",
+                           "max_waiting_tokens",
+                           "min_priority",
+                           "max_priority",
+                           "drain_timeout",
+                           "step_deadline",
+                           "replica_grace",
+                           "slow_reader_timeout",
+                           "steps_in_flight",
+                           "max_prefix_wait_steps"}) {
     limits[flag] = absl::FindCommandLineFlag(flag)->CurrentValue();
   }
   return limits;
@@ -189,6 +207,7 @@ absl::StatusOr<SchedulerConfig> ConfigFromFlags() {
                           ParseContiguousAllocatorKind(absl::GetFlag(FLAGS_contiguous_allocator)));
   engine.prefix_cache = absl::GetFlag(FLAGS_prefix_cache) && engine.kv_policy == KvPolicy::kPaged;
   engine.prefix_match_unit = prefix_match_unit;
+  engine.max_prefix_wait_steps = absl::GetFlag(FLAGS_max_prefix_wait_steps);
   std::random_device entropy;
   engine.prefix_seed = uint64_t{entropy()} << 32 | entropy();
 

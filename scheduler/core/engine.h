@@ -128,6 +128,8 @@ class Engine {
   void Vacate(SequenceSlot slot);
   StepPlan MakePlan(const PlanChoice& choice);
   void AddRow(const ChosenRow& row, StepPlan& plan, StepInFlight& flight);
+  void NoteSharing(const ChosenRow& row, const PrefixHit& hit, uint32_t index,
+                   StepInFlight& flight);
 
   // engine_results.cc: what replicas tell.
   void On(StepCompleted event, absl::Time now, Actions& actions);
@@ -136,7 +138,12 @@ class Engine {
   void On(const ReplicaLost& event, absl::Time now, Actions& actions);
   // The oldest step in flight is done, with this result that CheckResult accepted.
   void Settle(StepResult result, absl::Time now, Actions& actions);
-  void RollBackSteps();
+  // The step is done and rows of it have failed: what they and whoever relies on them were to fill
+  // leaves the index, and the latter are planned again.
+  void UndoFailedRows(const StepResult& result, StepInFlight& flight);
+  // Returns the running sequences that relied on a step in flight: their tables have blocks that
+  // nobody has filled.
+  std::vector<SequenceSlot> RollBackSteps();
   void Reject(const absl::Status& status, absl::Time now, Actions& actions);
   void LoseReplica(const absl::Status& status, absl::Time now, Actions& actions);
 

@@ -53,9 +53,12 @@ absl::Status Engine::CheckSequence(const Request& request) const {
   }
   const bool cached = options_.prefix_cache && !request.no_cache;
   const uint32_t full = sequence.written / layout.block_size;
-  if (sequence.table.indexed_count() != (cached ? full : 0)) {
+  // Those between are indexed ahead of the step that fills them.
+  if (sequence.table.indexed_count() < (cached ? full : 0) ||
+      sequence.table.indexed_count() > (cached ? sequence.planned / layout.block_size : 0)) {
     return Fault(sequence, absl::StrCat(sequence.table.indexed_count(), " blocks are indexed of ",
-                                        full, " full ones"));
+                                        full, " full ones and ",
+                                        sequence.planned / layout.block_size, " planned ones"));
   }
   for (uint32_t i = sequence.table.indexed_count(); i < sequence.table.size(); ++i) {
     if (replica_->ledger.index().Contains(sequence.table[i])) {
@@ -95,8 +98,18 @@ absl::Status Engine::CheckReplica() const {
       }
     }
   }
+  std::vector<BlockId> ahead;
+  for (const StepInFlight& flight : replica.in_flight) {
+    for (const IndexedAhead& it : flight.indexed) {
+      ahead.push_back(it.block);
+      if (replica.ledger.index().ValidFrom(it.block) != flight.step) {
+        return Differs("step that fills an indexed block",
+                       replica.ledger.index().ValidFrom(it.block).value(), flight.step.value());
+      }
+    }
+  }
   OCTAVO_RETURN_IF_ERROR(
-      replica.ledger.CheckInvariants(std::move(references), replica.last_settled));
+      replica.ledger.CheckInvariants(std::move(references), replica.last_settled, ahead));
   OCTAVO_RETURN_IF_ERROR(planner_.CheckInvariants(replica, sequences_));
   if (promised != replica.promised_blocks) {
     return Differs("promised blocks", replica.promised_blocks, promised);

@@ -26,6 +26,7 @@ bool Engine::PlanNext(absl::Time now, std::vector<Action>& actions) {
   }
   // Hits first: a block somebody was promised must not be evicted for another row of the same step.
   for (Admission& admission : choice_.admitted) Admit(admission, now, actions);
+  for (const auto& [slot, wait] : choice_.prefix_waits) sequences_[slot].prefix_wait = wait;
   StepPlan plan = MakePlan(choice_);
   ++counters_.steps_planned;
   trace_.AddPlan(plan, now);
@@ -47,8 +48,9 @@ void Engine::Admit(Admission& admission, absl::Time now, Actions& actions) {
   }
   // The copy of the hit's run is part of the step to come: until that is done, only whole blocks
   // are written.
-  sequence.written = admission.hit.token_count - admission.hit.run.token_count;
-  sequence.planned = admission.hit.token_count;
+  sequence.written = admission.cached_token_count - admission.hit.run.token_count;
+  sequence.planned = admission.cached_token_count;
+  sequence.prefix_wait = {};
   sequence.target_blocks = admission.target_blocks;
   replica_->promised_blocks += sequence.promised_blocks();
   auto& running = replica_->running;
@@ -65,12 +67,12 @@ void Engine::Admit(Admission& admission, absl::Time now, Actions& actions) {
     return;
   }
   request.admitted = now;
-  request.cached_token_count = admission.hit.token_count;
+  request.cached_token_count = admission.cached_token_count;
   ++counters_.requests_admitted;
   counters_.prompt_tokens += sequence.prompt_token_count;
   if (options_.prefix_cache && !request.no_cache && !request.prompt_logprobs) {
     counters_.prefix_queried_tokens += sequence.tokens.size();
-    counters_.prefix_hit_tokens += admission.hit.token_count;
+    counters_.prefix_hit_tokens += admission.cached_token_count;
   }
   actions.push_back(
       RequestAdmitted{request.id, request.cached_token_count, now - request.submitted});
@@ -135,8 +137,11 @@ StepPlan Engine::MakePlan(const PlanChoice& choice) {
   StepInFlight flight{.step = plan.step};
   flight.rows.reserve(rows.size());
   for (const ChosenRow& row : rows) AddRow(row, plan, flight);
+  auto row = static_cast<uint32_t>(rows.size() - choice.admitted.size());
   for (const Admission& admission : choice.admitted) {
     const PrefixHit& hit = admission.hit;
+    NoteSharing(rows[row], hit, row, flight);
+    ++row;
     if (hit.run.token_count == 0) continue;
     plan.layer_groups[0].copies.push_back(
         {.source = hit.run.block,
@@ -148,6 +153,21 @@ StepPlan Engine::MakePlan(const PlanChoice& choice) {
   flight.digest = replica.digest;
   replica.in_flight.push_back(std::move(flight));
   return plan;
+}
+
+// Whom the row of an admission relies on for blocks that are still to be filled.
+void Engine::NoteSharing(const ChosenRow& row, const PrefixHit& hit, uint32_t index,
+                         StepInFlight& flight) {
+  const PrefixIndex& prefixes = replica_->ledger.index();
+  uint32_t blocks = NoteReliances(hit.blocks, prefixes, replica_->in_flight, index, flight);
+  if (hit.run.token_count > 0) {
+    NoteReliances({&hit.run.block, 1}, prefixes, replica_->in_flight, index, flight);
+  }
+  if (row.shared_block_count > 0) {
+    flight.reliances.push_back({index, sequences_[row.shared_from].id, flight.step});
+    blocks += row.shared_block_count;
+  }
+  counters_.prefix_in_flight_hit_tokens += blocks * replica_->ledger.layout().block_size;
 }
 
 void Engine::AddRow(const ChosenRow& row, StepPlan& plan, StepInFlight& flight) {
@@ -163,6 +183,10 @@ void Engine::AddRow(const ChosenRow& row, StepPlan& plan, StepInFlight& flight) 
   CHECK(!feeds_sampled || sequence.last_step.value() + 1 == plan.step.value());
 
   replica.promised_blocks -= sequence.promised_blocks();
+  if (row.shared_block_count > 0) {
+    replica.ledger.ShareBeginning(sequences_[row.shared_from].table, row.shared_block_count,
+                                  sequence.table);
+  }
   replica.ledger.Append(row.new_block_count, sequence.table);
   replica.promised_blocks += sequence.promised_blocks();
 
@@ -197,6 +221,18 @@ void Engine::AddRow(const ChosenRow& row, StepPlan& plan, StepInFlight& flight) 
        .token_count = row.token_count,
        .samples = samples,
        .score_count = scores ? std::min(end + 1, sequence.prompt_token_count) - (first + 1) : 0});
+  // Blocks whose tokens are all known are indexed ahead of the step that fills them. One that an
+  // earlier step fills, when its last token was only known to the worker, is indexed with its
+  // result.
+  uint32_t indexed = sequence.table.indexed_count();
+  if (!sequence.request->no_cache && indexed == first / replica.ledger.layout().block_size) {
+    replica.ledger.IndexFull(sequence.tokens, std::min(end, known), sequence.request->prefix_scope,
+                             plan.step, sequence.table);
+    for (; indexed < sequence.table.indexed_count(); ++indexed) {
+      flight.indexed.push_back(
+          {sequence.table[indexed], static_cast<uint32_t>(flight.rows.size() - 1)});
+    }
+  }
   sequence.planned = end;
   sequence.pending_samples += samples;
   sequence.last_step = plan.step;

@@ -2,6 +2,7 @@
 // everything else that may arrive over a network (again, late, early, of another epoch) is
 // recognised and counted.
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -63,11 +64,12 @@ void Engine::On(StepCompleted event, absl::Time now, Actions& actions) {
 
 void Engine::Settle(StepResult result, absl::Time now, Actions& actions) {
   Replica& replica = *replica_;
-  const StepInFlight flight = std::move(replica.in_flight.front());
+  StepInFlight flight = std::move(replica.in_flight.front());
   replica.in_flight.pop_front();
   replica.last_settled = flight.step;
   replica.consecutive_resyncs = 0;
   ++counters_.steps_completed;
+  if (!result.failed.empty()) UndoFailedRows(result, flight);
   replica.ledger.CompleteThrough(flight.step);
 
   TokensGenerated generated;
@@ -83,7 +85,8 @@ void Engine::Settle(StepResult result, absl::Time now, Actions& actions) {
   for (const RowInFlight& row : flight.rows) {
     const bool failed = HasFailed(result, row.sequence_id);
     counters_.computed_tokens += row.token_count;
-    Sequence* sequence = sequences_.Find(row.slot, row.sequence_id);  // null: it ended meanwhile
+    // Null: it ended meanwhile, or is planned again.
+    Sequence* sequence = row.is_void ? nullptr : sequences_.Find(row.slot, row.sequence_id);
     // A sequence that was preempted meanwhile takes its token; what the row wrote went with its
     // blocks.
     if (sequence != nullptr && sequence->is_running() && !failed) {
@@ -150,7 +153,7 @@ void Engine::On(const StepRefused& event, absl::Time now, Actions& actions) {
     return;
   }
   ++counters_.resyncs;
-  RollBackSteps();
+  for (const SequenceSlot slot : RollBackSteps()) Requeue(slot);
   // The worker's tables are not what we think: it starts over from ours. Its pages keep what
   // completed steps wrote.
   for (const SequenceSlot slot : replica_->running) {
@@ -162,17 +165,47 @@ void Engine::On(const StepRefused& event, absl::Time now, Actions& actions) {
   replica_->resets_state = true;
 }
 
-// Steps in flight never happened: nothing they wrote was indexed, so counts going back is all there
-// is to undo. Their blocks come back at once: the worker applies plans in order, so whatever it
-// still does for them is done before a later plan begins.
-void Engine::RollBackSteps() {
+void Engine::UndoFailedRows(const StepResult& result, StepInFlight& flight) {
+  const Consequences failure = VoidReliant(result.failed, flight, replica_->in_flight);
+  for (const IndexedAhead& it : failure.undone) replica_->ledger.Unindex(it.block);
+  for (const RowInFlight* row : failure.voided) {
+    Sequence* sequence = sequences_.Find(row->slot, row->sequence_id);
+    if (sequence == nullptr) continue;
+    sequence->pending_samples -= row->samples;
+    const bool is_again =
+        std::find(failure.again.begin(), failure.again.end(), sequence->id) != failure.again.end();
+    if (is_again && sequence->is_running()) Requeue(row->slot);
+  }
+}
+
+// Steps in flight never happened: what was indexed ahead of them leaves the index, and counts go
+// back. Their blocks come back at once: the worker applies plans in order, so whatever it still
+// does for them is done before a later plan begins.
+std::vector<SequenceSlot> Engine::RollBackSteps() {
   Replica& replica = *replica_;
+  std::vector<SequenceSlot> reliant;
+  for (auto flight = replica.in_flight.rbegin(); flight != replica.in_flight.rend(); ++flight) {
+    for (auto it = flight->indexed.rbegin(); it != flight->indexed.rend(); ++it) {
+      replica.ledger.Unindex(it->block);
+    }
+    for (const Reliance& reliance : flight->reliances) {
+      const RowInFlight& row = flight->rows[reliance.row];
+      const Sequence* sequence = sequences_.Find(row.slot, row.sequence_id);
+      if (reliance.step <= replica.last_settled || sequence == nullptr || !sequence->is_running()) {
+        continue;
+      }
+      if (std::find(reliant.begin(), reliant.end(), row.slot) == reliant.end()) {
+        reliant.push_back(row.slot);
+      }
+    }
+  }
   for (const StepInFlight& flight : replica.in_flight) {
     for (const RowInFlight& row : flight.rows) {
       Sequence* sequence = sequences_.Find(row.slot, row.sequence_id);
       if (sequence == nullptr) continue;
       sequence->pending_samples = 0;
       sequence->planned = sequence->written;
+      replica.ledger.RewindIndexed(sequence->written, sequence->table);
     }
   }
   if (!replica.in_flight.empty()) {
@@ -183,6 +216,7 @@ void Engine::RollBackSteps() {
   replica.last_settled = replica.last_planned;
   replica.ledger.CompleteThrough(replica.last_settled);
   trace_.RollBack();
+  return reliant;
 }
 
 void Engine::Reject(const absl::Status& status, absl::Time now, Actions& actions) {

@@ -36,6 +36,7 @@ struct EngineCounters {
   uint64_t computed_tokens = 0;        // token rows of completed steps, recomputation included
   uint64_t prefix_queried_tokens = 0;  // tokens of first admissions that asked the index
   uint64_t prefix_hit_tokens = 0;
+  uint64_t prefix_in_flight_hit_tokens = 0;  // of whole blocks that a step in flight was to fill
   uint64_t preemptions = 0;
   uint64_t recomputed_tokens =
       0;  // computed tokens given up by preemptions and not found in the index on resuming

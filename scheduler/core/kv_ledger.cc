@@ -82,6 +82,16 @@ void KvLedger::Reserve(uint32_t count, BlockTable& table) {
   }
 }
 
+void KvLedger::ShareBeginning(const BlockTable& from, uint32_t count, BlockTable& table) {
+  CHECK(table.empty());
+  CHECK(count >= 1 && count <= from.indexed_count());
+  const auto blocks = from.blocks().first(count);
+  for (const BlockId block : blocks) pool_.AddReference(block);
+  table.blocks_.assign(blocks.begin(), blocks.end());
+  table.indexed_count_ = count;
+  table.node_ = index_.NodeOf(blocks.back());
+}
+
 void KvLedger::Append(uint32_t count, BlockTable& table) {
   CHECK_LE(count, available_count());
   CHECK(runs_ == nullptr || count == 0) << "contiguous tables do not grow";
@@ -118,10 +128,23 @@ void KvLedger::IndexLeaf(std::span<const TokenId> tokens, uint32_t written_count
                          absl::string_view scope, StepNumber step, BlockTable& table) {
   if (!prefix_cache_ || prefix_match_unit_ >= layout_.block_size) return;
   const uint32_t begin = table.indexed_count_ * layout_.block_size;
+  if (begin >= written_count) return;
   const auto leaf = tokens.subspan(begin, written_count - begin);
   if (leaf.size() < prefix_match_unit_) return;  // nobody would find it
   if (index_.FindRun(table.node_, scope, leaf).token_count == leaf.size()) return;
   Index(table.blocks_[table.indexed_count_], scope, table.node_, leaf, step);
+}
+
+void KvLedger::Unindex(BlockId block) {
+  index_.Remove(block);
+  pool_.ClearPrefix(block);
+}
+
+void KvLedger::RewindIndexed(uint32_t written_count, BlockTable& table) {
+  const uint32_t full = written_count / layout_.block_size;
+  if (table.indexed_count_ <= full) return;
+  table.indexed_count_ = full;
+  table.node_ = full == 0 ? PrefixNode() : index_.NodeOf(table.blocks_[full - 1]);
 }
 
 void KvLedger::GiveBack(std::span<const BlockId> blocks) {
@@ -187,8 +210,8 @@ BlockRecord KvLedger::Describe(BlockId block) const {
   return record;
 }
 
-absl::Status KvLedger::CheckInvariants(std::vector<uint32_t> references,
-                                       StepNumber completed) const {
+absl::Status KvLedger::CheckInvariants(std::vector<uint32_t> references, StepNumber completed,
+                                       std::span<const BlockId> ahead) const {
   if (absl::Status status = pool_.CheckInvariants(); !status.ok()) return status;
   if (absl::Status status = index_.CheckInvariants(); !status.ok()) return status;
   uint32_t returning = 0;
@@ -208,6 +231,8 @@ absl::Status KvLedger::CheckInvariants(std::vector<uint32_t> references,
     return absl::InternalError(absl::StrCat("free runs hold ", runs_->free_blocks(),
                                             " blocks, the pool ", pool_.free_count()));
   }
+  std::vector<bool> is_ahead(pool_.capacity());
+  for (const BlockId block : ahead) is_ahead[block.value()] = true;
   for (uint32_t i = 0; i < pool_.capacity(); ++i) {
     const BlockId block(i);
     if (pool_.reference_count(block) != references[i]) {
@@ -220,7 +245,11 @@ absl::Status KvLedger::CheckInvariants(std::vector<uint32_t> references,
                                               index_.Contains(block) ? "" : "not ",
                                               "indexed; the pool thinks otherwise"));
     }
-    if (index_.Contains(block) && index_.ValidFrom(block) > completed) {
+    if (is_ahead[i] && (!index_.Contains(block) || references[i] == 0)) {
+      return absl::InternalError(
+          absl::StrCat("block ", i, " will be filled, and is not both held and indexed"));
+    }
+    if (index_.Contains(block) && is_ahead[i] != (index_.ValidFrom(block) > completed)) {
       return absl::InternalError(absl::StrCat("block ", i, " is indexed before step ",
                                               index_.ValidFrom(block).value(), " wrote it"));
     }

@@ -7,9 +7,10 @@
 // In: block tables to extend, share into and release; steps that are done. Out: block ids.
 // Thread-compatible: owned by the engine's loop.
 // Invariants: (1) A block has a prefix in the pool iff it is in the index. (2) A block released
-// while a step in flight uses it stays held until that step is done. (3) Only content that a
-// completed step has written is indexed. (4) A leaf, that is an indexed block that is not full, is
-// in no table: who has its tokens has a copy, so nobody writes into what others may read.
+// while a step in flight uses it stays held until that step is done. (3) What is indexed was
+// written by a completed step, or will be by the step in flight that it is valid from; then it is
+// held. (4) A leaf, that is an indexed block that is not full, is in no table: who has its tokens
+// has a copy, so nobody writes into what others may read.
 
 #include <cstdint>
 #include <memory>
@@ -87,17 +88,26 @@ class KvLedger {
   // Makes the table a contiguous run of at least `count` blocks. REQUIRES: UseContiguousRuns; the
   // table is empty; TrialRuns()->Allocate(count) succeeds.
   void Reserve(uint32_t count, BlockTable& table);
+  // Starts a table with the first `count` blocks of another one. REQUIRES: the table is empty;
+  // count is 1 to from.indexed_count().
+  void ShareBeginning(const BlockTable& from, uint32_t count, BlockTable& table);
   // Extends the table. REQUIRES: count <= available_count(); tables are not contiguous.
   void Append(uint32_t count, BlockTable& table);
-  // Indexes the blocks that are full now: the KV of tokens [0, written_count) is written, the last
-  // of it by `step`.
+  // Indexes the blocks that are full now: the KV of tokens [0, written_count) is written, or, where
+  // `step` is in flight, will be when it is done.
   void IndexFull(std::span<const TokenId> tokens, uint32_t written_count, absl::string_view scope,
                  StepNumber step, BlockTable& table);
   // Indexes the part-filled block after those, as a leaf, unless a block begins with its tokens
-  // already. Step `step` is done and has written the last of it. The sequence leaves the block:
-  // what follows is Release or ReleaseAfter, and steps in flight write above `written_count` only.
+  // already, or it is indexed ahead of its step. Step `step` is done and has written the last of
+  // it. The sequence leaves the block: what follows is Release or ReleaseAfter, and steps in flight
+  // write above `written_count` only.
   void IndexLeaf(std::span<const TokenId> tokens, uint32_t written_count, absl::string_view scope,
                  StepNumber step, BlockTable& table);
+  // The step that was to fill the block failed. REQUIRES: what was indexed after it, by whoever has
+  // it in its table, was unindexed before it.
+  void Unindex(BlockId block);
+  // Of the table's blocks no more than those of its first `written_count` tokens are indexed now.
+  void RewindIndexed(uint32_t written_count, BlockTable& table);
   // Gives all blocks up, the last first, and empties the table.
   void Release(BlockTable& table);
   // The same, but the blocks stay held until `step`, which still uses them, is done.
@@ -111,8 +121,9 @@ class KvLedger {
 
   BlockRecord Describe(BlockId block) const;
   // `references[b]`: how many block tables name block b. Everything indexed must be valid since a
-  // step up to `completed`.
-  absl::Status CheckInvariants(std::vector<uint32_t> references, StepNumber completed) const;
+  // step up to `completed`, but for the blocks of `ahead`, which are held.
+  absl::Status CheckInvariants(std::vector<uint32_t> references, StepNumber completed,
+                               std::span<const BlockId> ahead = {}) const;
 
  private:
   struct Returning {

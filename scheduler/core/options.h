@@ -36,6 +36,9 @@ struct EngineOptions {
   // there is copied. 1: at every token. The block size or more: whole blocks only.
   uint32_t prefix_match_unit = 1;
   uint64_t prefix_seed = 0;  // keys the prefix hashes; drawn once per process
+  // A request whose prefix another one is computing waits for it in at most this many steps; then
+  // it computes the rest itself. 0: it never waits.
+  uint32_t max_prefix_wait_steps = 128;
   uint32_t watermark_blocks =
       0;  // an admission leaves this many blocks for those that run; ignored when none runs
 

@@ -29,6 +29,7 @@ void PlanChoice::Clear() {
   preempted.clear();
   admitted.clear();
   rows.clear();
+  prefix_waits.clear();
 }
 
 uint32_t Planner::ChunkOf(uint32_t wanted, uint32_t budget) const {
@@ -50,6 +51,7 @@ void Planner::Choose(const Replica& replica, const SequenceStore& sequences,
   returning_ = replica.ledger.returning_count();
   counted_ending_ = false;
   short_of_blocks_ = false;
+  providers_.Clear();
   trial_runs_ = queue.empty() ? nullptr : replica.ledger.TrialRuns();
   ChooseRunning(sequences, choice);
   // After a preemption the hits looked up now would not be those that are there when the choice is
@@ -86,6 +88,7 @@ void Planner::ChooseRunning(const SequenceStore& sequences, PlanChoice& choice) 
     unpromised_ -= excess;
     budget_ -= tokens;
     choice.rows.push_back({running[i], sequence.planned, tokens, need});
+    if (wanted > 1) Provide(running[i], sequence, sequence.planned + tokens);
   }
 }
 
@@ -171,6 +174,28 @@ uint32_t Planner::TargetOf(const Sequence& sequence) const {
                                          sequence.stop.max_tokens, options_->context_length));
 }
 
+void Planner::Provide(SequenceSlot slot, const Sequence& sequence, uint32_t end) {
+  if (options_->prefix_cache && !sequence.request->no_cache) providers_.Add(slot, sequence, end);
+}
+
+// Without a lookup: it was found to wait in the plan before.
+bool Planner::KeepsWaiting(SequenceSlot slot, const Sequence& sequence, PlanChoice& choice) const {
+  const PrefixWait& wait = sequence.prefix_wait;
+  if (wait.step_count == 0 || wait.step_count >= options_->max_prefix_wait_steps) return false;
+  if (!providers_.IsComputing(wait.on, wait.token_count)) return false;
+  choice.prefix_waits.push_back({slot, {wait.on, wait.token_count, wait.step_count + 1}});
+  return true;
+}
+
+bool Planner::WaitsForPrefix(SequenceSlot slot, const Sequence& sequence, const PrefixHit& hit,
+                             const PrefixProviders::Offer& offer, PlanChoice& choice) const {
+  const uint32_t waited = sequence.prefix_wait.step_count;
+  if (offer.later_count <= std::max(offer.now_count, hit.token_count)) return false;
+  if (waited >= options_->max_prefix_wait_steps) return false;
+  choice.prefix_waits.push_back({slot, {offer.awaited, offer.later_count, waited + 1}});
+  return true;
+}
+
 bool Planner::IsBatchClosed() {
   if (options_->kv_policy != KvPolicy::kStatic) return false;
   if (replica_->running.empty()) {
@@ -191,7 +216,7 @@ void Planner::ChooseWaiting(const SequenceStore& sequences, const RequestQueue& 
     // knows where to go on.
     if (budget_ == 0 || IsInFlight(*replica_, sequence)) return;
     if (running_count_ >= options_->max_sequences) {
-      PreemptOne(sequences, 0, /*paused_only=*/true, choice);
+      if (choice.admitted.empty()) PreemptOne(sequences, 0, /*paused_only=*/true, choice);
       return;
     }
     const auto known = static_cast<uint32_t>(sequence.tokens.size());
@@ -201,16 +226,31 @@ void Planner::ChooseWaiting(const SequenceStore& sequences, const RequestQueue& 
       return;
     }
     PrefixHit hit;
-    if (!sequence.request->no_cache && !sequence.scores_due()) hit = LookUp(slot, sequence);
+    uint32_t shared = 0;  // blocks of the table of offer.slot, instead of a hit
+    PrefixProviders::Offer offer;
+    if (UsesPrefixes(sequence)) {
+      const uint32_t block_size = ledger.layout().block_size;
+      if (choice.prefix_waits.size() == options_->max_sequences) return;
+      if (KeepsWaiting(slot, sequence, choice)) continue;
+      hit = LookUp(slot, sequence);
+      offer = providers_.For(sequence, block_size);
+      if (WaitsForPrefix(slot, sequence, hit, offer, choice)) continue;
+      if (offer.now_count > hit.token_count) {
+        shared = offer.now_count / block_size;
+        hit = {};
+      }
+    }
     const uint32_t floor = running_count_ > 0 ? options_->watermark_blocks : 0;
-    const auto need = [&] { return target - hit.block_count() + hit.idle_block_count; };
+    const auto need = [&] { return target - shared - hit.block_count() + hit.idle_block_count; };
     // An idle block that is only copied from comes on top of all others. What needs the whole pool
     // could never have it: then those tokens are computed.
     if (need() + floor > unpromised_ && hit.run_is_idle) hit.DropRun();
     if (need() + floor > unpromised_) {
       batch_was_full_ = true;
-      // What a slow reader holds goes to who waits; the hit is looked up again when it is back.
-      PreemptOne(sequences, 0, /*paused_only=*/true, choice);
+      // What a slow reader holds goes to who waits; the hit is looked up again when it is back. Not
+      // in a step that admits others: what the victim leaves in the index may take the place of a
+      // leaf that they are to copy from.
+      if (choice.admitted.empty()) PreemptOne(sequences, 0, /*paused_only=*/true, choice);
       remembered_ = {replica_->epoch, slot, sequence.id, std::move(hit)};
       return;
     }
@@ -222,14 +262,21 @@ void Planner::ChooseWaiting(const SequenceStore& sequences, const RequestQueue& 
       if (!run) return;
       reserved = run->count;
     }
-    const uint32_t tokens = ChunkOf(known - hit.token_count, budget_);
-    const uint32_t blocks = ledger.layout().BlocksFor(uint64_t{hit.token_count} + tokens);
+    const uint32_t cached = shared > 0 ? offer.now_count : hit.token_count;
+    const uint32_t tokens = ChunkOf(known - cached, budget_);
+    const uint32_t blocks = ledger.layout().BlocksFor(uint64_t{cached} + tokens);
     unpromised_ -= reserved > 0 ? reserved : need();
     budget_ -= tokens;
     batch_size_ = ++running_count_;
     choice.rows.push_back(
-        {slot, hit.token_count, tokens, reserved > 0 ? 0 : blocks - hit.block_count()});
-    choice.admitted.push_back({slot, std::move(hit), target, reserved});
+        {.slot = slot,
+         .first_position = cached,
+         .token_count = tokens,
+         .new_block_count = reserved > 0 ? 0 : blocks - shared - hit.block_count(),
+         .shared_block_count = shared,
+         .shared_from = offer.slot});
+    choice.admitted.push_back({slot, std::move(hit), cached, target, reserved});
+    Provide(slot, sequence, cached + tokens);
   }
 }
 

@@ -6,7 +6,7 @@
 //
 // Rules (design: "The scheduler's rules").
 //  1. Running sequences first, in QueueKey order, then waiting ones in QueueKey order; nobody is
-//  passed. All share
+//  passed but who waits for a prefix (5). All share
 //     max_step_tokens; a prefill chunk leaves room for one token of every decode after it, and is
 //     at most long_prefill_token_limit.
 //  2. Admission: blocks for all tokens known must be available beside what is promised to others,
@@ -20,17 +20,24 @@
 //     of costing another victim.
 //  4. Under a contiguous KvPolicy an admission takes its whole run at once, and nobody ever lacks a
 //  block.
-//  5. If nobody is behind it, it gives way itself, as long as another one runs; alone, it is
+//  5. In-flight sharing: a request begins with what a row before its own computes in the same step,
+//  and with what steps in flight
+//     do (in_flight_sharing.h). One that would share what somebody computes in later steps waits
+//     for it, as long as that one has a row in every step, in at most max_prefix_wait_steps of
+//     them; it is passed meanwhile. A plan passes at most max_sequences of them.
+//  6. If nobody is behind it, it gives way itself, as long as another one runs; alone, it is
 //  exhausted: it ends.
 //
 // Thread-compatible.
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "common/ids.h"
+#include "scheduler/core/in_flight_sharing.h"
 #include "scheduler/core/kv_ledger.h"
 #include "scheduler/core/options.h"
 #include "scheduler/core/replica.h"
@@ -44,11 +51,15 @@ struct ChosenRow {
   uint32_t first_position = 0;
   uint32_t token_count = 0;
   uint32_t new_block_count = 0;  // beside those of a prefix hit
+  // It begins with so many blocks of the table of `shared_from`, whose row is before this one.
+  uint32_t shared_block_count = 0;
+  SequenceSlot shared_from = 0;
 };
 
 struct Admission {
   SequenceSlot slot = 0;
   PrefixHit hit;
+  uint32_t cached_token_count = 0;  // of the hit, or of what it shares with a row before its own
   uint32_t target_blocks = 0;
   uint32_t reserved_blocks = 0;  // a contiguous run for all it may need; 0: as it grows
 };
@@ -59,6 +70,8 @@ struct PlanChoice {
   std::vector<SequenceSlot> preempted;  // in the order they were chosen
   std::vector<Admission> admitted;
   std::vector<ChosenRow> rows;  // running sequences, then the admitted
+  // These wait one step more for a prefix that one of the rows goes on computing.
+  std::vector<std::pair<SequenceSlot, PrefixWait>> prefix_waits;
 
   void Clear();
 };
@@ -93,6 +106,18 @@ class Planner {
   bool IsBatchClosed();
   uint32_t ChunkOf(uint32_t wanted, uint32_t budget) const;
   PrefixHit LookUp(SequenceSlot slot, const Sequence& sequence);
+  // A row of the choice computes tokens that others may share, up to `end`, and more in later steps
+  // or, if it is its last one, none.
+  void Provide(SequenceSlot slot, const Sequence& sequence, uint32_t end);
+  bool UsesPrefixes(const Sequence& sequence) const {
+    return options_->prefix_cache && !sequence.request->no_cache && !sequence.scores_due();
+  }
+  // Whether it waits one step more for the prefix it waited for before; it is noted in `choice`.
+  bool KeepsWaiting(SequenceSlot slot, const Sequence& sequence, PlanChoice& choice) const;
+  // Whether a waiting sequence, with this hit, waits one step more for a prefix; it is noted in
+  // `choice`. `offer`: what it may share with the rows of the choice.
+  bool WaitsForPrefix(SequenceSlot slot, const Sequence& sequence, const PrefixHit& hit,
+                      const PrefixProviders::Offer& offer, PlanChoice& choice) const;
 
   const EngineOptions* options_;
 
@@ -111,11 +136,12 @@ class Planner {
   // Scratch of one choice.
   const Replica* replica_ = nullptr;
   std::unique_ptr<ContiguousAllocator> trial_runs_;  // null: tables are not contiguous
-  std::vector<uint8_t> gone_;                        // [running]: preempted by this choice
-  uint32_t running_count_ = 0;                       // of them, still there
-  uint32_t budget_ = 0;                              // tokens left
-  uint32_t unpromised_ = 0;                          // blocks that can be taken beside the promised
-  uint32_t returning_ = 0;  // blocks that come back when the steps in flight are done
+  PrefixProviders providers_;
+  std::vector<uint8_t> gone_;   // [running]: preempted by this choice
+  uint32_t running_count_ = 0;  // of them, still there
+  uint32_t budget_ = 0;         // tokens left
+  uint32_t unpromised_ = 0;     // blocks that can be taken beside the promised
+  uint32_t returning_ = 0;      // blocks that come back when the steps in flight are done
   bool counted_ending_ =
       false;  // `returning_` has the blocks of sequences whose last token is in flight
   bool short_of_blocks_ = false;  // somebody did not get what it needs

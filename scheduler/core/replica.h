@@ -13,6 +13,7 @@
 
 #include "common/ids.h"
 #include "common/step_result.h"
+#include "scheduler/core/in_flight_sharing.h"
 #include "scheduler/core/kv_ledger.h"
 #include "scheduler/core/sequence.h"
 
@@ -26,13 +27,17 @@ struct RowInFlight {
   uint32_t token_count = 0;
   bool samples = false;
   uint32_t score_count = 0;  // prompt positions from first_position + 1 on that must be scored
+  bool is_void =
+      false;  // it read what a failed row wrote: whatever the result says of it is ignored
 };
 
 struct StepInFlight {
   StepNumber step;
   uint64_t digest = 0;
-  std::vector<RowInFlight> rows;     // in the order of the plan
-  std::optional<StepResult> result;  // here, but an earlier step's is not
+  std::vector<RowInFlight> rows;      // in the order of the plan
+  std::vector<IndexedAhead> indexed;  // by row, then in the order of the tables
+  std::vector<Reliance> reliances;    // by row
+  std::optional<StepResult> result;   // here, but an earlier step's is not
 };
 
 struct Replica {

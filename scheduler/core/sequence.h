@@ -10,7 +10,9 @@
 //   0 ≤ written ≤ planned < reach == tokens.size() + pending_samples          (of a running
 //   sequence between steps)
 // KV of [0, written) is confirmed; steps in flight write [written, planned). Prefill and decode are
-// not two modes: a row computes [planned, end) and samples iff end == reach.
+// not two modes: a row computes [planned, end) and samples iff end == reach. A prefix hit counts as
+// written even where a step in flight is to fill its blocks: if that fails, the sequence waits
+// anew.
 //
 // Lifecycle: SequenceState and CanMove below; nothing else changes a state.
 
@@ -41,6 +43,13 @@ struct QueueKey {
   uint64_t arrival = 0;
 
   friend auto operator<=>(const QueueKey&, const QueueKey&) = default;
+};
+
+// What a waiting sequence lets others compute for it (PrefixProviders).
+struct PrefixWait {
+  SequenceId on;
+  uint32_t token_count = 0;  // its leading tokens that `on` computes
+  uint32_t step_count = 0;   // steps planned meanwhile
 };
 
 struct Request {
@@ -79,6 +88,7 @@ struct Sequence {
   uint32_t target_blocks = 0;  // promised at admission: the blocks of all tokens known then
   bool on_worker = false;      // the worker knows it after the last plan
   uint32_t given_up = 0;       // `written` at the last preemption; 0 once resumed
+  PrefixWait prefix_wait;      // while it waits
 
   uint32_t output_count() const {
     return static_cast<uint32_t>(tokens.size()) - prompt_token_count;

@@ -12,14 +12,18 @@ namespace octavo {
 namespace {
 
 constexpr uint64_t kEmptyState = 0x0C7A70;
+constexpr uint64_t kPoison = 0xBADBADBADBADBADB;
 
 // What slot `position` holds: its token after what the slot before it holds, so after everything
 // before it.
 uint64_t SlotValue(TokenId token, uint32_t position, uint64_t previous_slot) {
+  if (previous_slot == kPoison) return kPoison;
   return Mix64(Mix64(previous_slot ^ static_cast<uint32_t>(token)) ^ position);
 }
 // What attention makes of one slot more.
-uint64_t NextState(uint64_t state, uint64_t slot) { return Mix64(state + 3 * slot); }
+uint64_t NextState(uint64_t state, uint64_t slot) {
+  return state == kPoison || slot == kPoison ? kPoison : Mix64(state + 3 * slot);
+}
 
 uint64_t StateAfter(std::span<const TokenId> tokens) {
   uint64_t state = kEmptyState;
@@ -143,6 +147,11 @@ absl::StatusOr<StepResult> SimulatedWorker::Apply(const StepPlan& plan) {
   OCTAVO_RETURN_IF_ERROR(ApplyCopies(plan.layer_groups[0].copies));
   StepResult result{.replica_id = plan.replica_id, .epoch = plan.epoch, .step = plan.step};
   result.digests = {plan.layer_groups[0].digest};
+  if (failure_) {
+    const PlanRow& row = plan.rows.at(*failure_ % plan.rows.size());
+    if (row.samples) failed_.insert(row.sequence_id);
+    failure_.reset();
+  }
   std::span<const TokenId> inputs = plan.token_ids;
   for (const PlanRow& row : plan.rows) {
     OCTAVO_RETURN_IF_ERROR(Compute(plan, row, inputs, result));
@@ -183,9 +192,10 @@ absl::Status SimulatedWorker::Compute(const StepPlan& plan, const PlanRow& row,
     if (sequence.needs_history && sequence.history.at(position) != tokens[i]) {
       return fault("history differs from the tokens");
     }
-    previous = Slot(sequence, position) = SlotValue(tokens[i], position, previous);
+    previous = Slot(sequence, position) =
+        HasFailed(row.sequence_id) ? kPoison : SlotValue(tokens[i], position, previous);
     state = NextState(state, previous);
-    if (row.scores && position + 1 < sequence.history.size()) {
+    if (row.scores && state != kPoison && position + 1 < sequence.history.size()) {
       const TokenId known = sequence.history[position + 1];
       result.scored.push_back({row.sequence_id, position + 1, known, Score(state, known), 1});
     }
@@ -197,7 +207,11 @@ absl::Status SimulatedWorker::Compute(const StepPlan& plan, const PlanRow& row,
       if (sequence.history.size() != end) return fault("its history has another length");
       sequence.history.push_back(sequence.sampled);
     }
-    result.sampled.push_back({row.sequence_id, end, sequence.sampled, -1.0f, 2});
+    if (state == kPoison) {
+      result.failed.push_back(row.sequence_id);
+    } else {
+      result.sampled.push_back({row.sequence_id, end, sequence.sampled, -1.0f, 2});
+    }
   }
   // Alternatives: of all sampled tokens, then of all scored ones.
   result.top.clear();

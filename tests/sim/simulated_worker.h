@@ -6,12 +6,17 @@
 // stale, shared wrongly, freed early, overwritten or copied wrongly changes the token, and the
 // stream differs from the one the request alone would have produced (ExpectedToken).
 //
+// Logits that are not finite (FailNextRow) leave poison in the slots their row writes, which spoils
+// every slot and row that is computed from them: such a row fails too.
+//
 // It keeps the protocol: tables from deltas, the digest checked before anything is changed, copies
 // after the tables and before the rows with all reads before all writes, a plan applied once and a
 // repeated step number answered from the stored result.
 
 #include <cstdint>
 #include <map>
+#include <optional>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -34,6 +39,11 @@ class SimulatedWorker {
   // FailedPrecondition: the plan does not follow the last one, or its digest is not that of the
   // tables; nothing was changed. Internal: the plan is wrong in itself (a fault of the engine).
   absl::StatusOr<StepResult> Apply(const StepPlan& plan);
+
+  // A row that samples in the next plan fails by itself, if there is one.
+  void FailNextRow(uint64_t choice) { failure_ = choice; }
+  // Whether a row of this sequence failed so.
+  bool HasFailed(SequenceId id) const { return failed_.contains(id); }
 
   // Swaps one entry of some table, as a bug would; false if there is none to swap.
   bool CorruptTable(uint64_t choice);
@@ -64,6 +74,8 @@ class SimulatedWorker {
   Tables sequences_;
   StepNumber last_step_;
   std::map<StepNumber, StepResult> stored_;
+  std::optional<uint64_t> failure_;
+  std::set<SequenceId> failed_;
 };
 
 }  // namespace octavo

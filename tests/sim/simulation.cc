@@ -33,6 +33,8 @@ EngineOptions Simulation::DrawOptions() {
   options.prefix_match_unit = static_cast<uint32_t>(Draw(3) != 0 ? 1 : 1 + Draw(16));
   options.prefix_seed = random_();
   options.watermark_blocks = static_cast<uint32_t>(Draw(3));
+  options.max_prefix_wait_steps =
+      static_cast<uint32_t>(std::vector<uint32_t>{0, 1, 3, 128}[Draw(4)]);
   options.requeue_on_replica_loss = Draw(2) == 0;
   options.max_consecutive_resyncs = static_cast<uint32_t>(1 + Draw(3));
   if (Draw(6) == 0) {
@@ -141,7 +143,7 @@ SimulationReport Simulation::Run(uint32_t turns) {
     if (!stream.ended) Fail(absl::StrCat("request ", id.value(), " never ended"));
   }
   return {status_,        setting, engine_.Counters(), static_cast<uint32_t>(streams_.size()),
-          whole_streams_, copies_};
+          whole_streams_, copies_, shared_in_step_,    failures_.size()};
 }
 
 void Simulation::Turn() {
@@ -219,6 +221,7 @@ void Simulation::Fault() {
       break;
     case 15:
       if (Draw(3) == 0) Send(ResetPrefixCache{});
+      if (worker_) worker_->FailNextRow(random_());
       if (worker_ && Draw(8) == 0) {
         to_worker_.clear();  // results already on their way arrive late, with an old epoch
         unanswered_.clear();
@@ -251,6 +254,9 @@ void Simulation::DeliverPlan() {
     if (absl::Status status = settings_.on_plan(plan, result.status()); !status.ok()) {
       Fail(status.ToString());
     }
+  }
+  for (const PlanRow& row : plan.rows) {
+    if (worker_->HasFailed(row.sequence_id)) failures_.insert(row.sequence_id);
   }
   if (result.ok()) {
     to_engine_.push_back(StepCompleted{*std::move(result)});
@@ -304,6 +310,7 @@ void Simulation::CheckBlocks(const StepPlan& plan) {
   if (plan.resets_state) tables_.clear();
   for (const SequenceId id : plan.releases) tables_.erase(id);
   std::map<BlockId, SequenceId> written;
+  std::map<BlockId, size_t> filled_by;  // row
   size_t next = 0;
   for (size_t i = 0; i < plan.rows.size(); ++i) {
     const PlanRow& row = plan.rows[i];
@@ -314,18 +321,27 @@ void Simulation::CheckBlocks(const StepPlan& plan) {
     const uint32_t last = layout_.BlockIndex(row.first_position + row.token_count - 1);
     for (uint32_t b = layout_.BlockIndex(row.first_position); b <= last; ++b) {
       if (!written.emplace(table[b], row.sequence_id).second) Fail("two rows write one block");
+      const uint32_t block_end = (b + 1) * layout_.block_size;
+      if (row.first_position + row.token_count >= block_end) filled_by[table[b]] = i;
     }
   }
-  for (const PlanRow& row : plan.rows)
-    uses_.push_back({plan.step, row.sequence_id, tables_[row.sequence_id]});
+  for (size_t i = 0; i < plan.rows.size(); ++i) {
+    const SequenceId id = plan.rows[i].sequence_id;
+    uses_.push_back({plan.step, id, tables_[id], i});
+  }
   for (const BlockCopy& copy : plan.layer_groups[0].copies) {
     if (!written.contains(copy.destination)) Fail("a copy to a block that no row writes");
-    uses_.push_back({plan.step, SequenceId(), {copy.source}});
+    uses_.push_back({plan.step, SequenceId(), {copy.source}, 0});
     ++copies_;
   }
   for (const Use& use : uses_) {
     for (const BlockId block : use.blocks) {
       const auto writer = written.find(block);
+      const auto filler = filled_by.find(block);
+      if (use.step == plan.step && filler != filled_by.end() && filler->second < use.row) {
+        ++shared_in_step_;
+        continue;
+      }
       if (writer != written.end() && writer->second != use.sequence) {
         Fail(absl::StrCat("step ", plan.step.value(), " writes block ", block.value(),
                           " for sequence ", writer->second.value(), " while step ",
@@ -440,6 +456,11 @@ void Simulation::Take(const RequestFinished& action) {
     case FinishReason::kError:
       // Submitted while there was no pool, and too long for the one that came.
       if (absl::IsFailedPrecondition(action.status)) break;
+      if (absl::IsInternal(action.status)) {
+        const auto record = engine_.FindRequest(action.request_id);
+        if (!failures_.contains(record->sequence_id))
+          Fail("a request fails for another one's logits");
+      }
       [[fallthrough]];
     default:
       if (!faults_) Fail(absl::StrCat("ended without cause: ", FinishReasonName(action.reason)));

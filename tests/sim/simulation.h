@@ -15,6 +15,7 @@
 #include <map>
 #include <optional>
 #include <random>
+#include <set>
 #include <string>
 #include <utility>
 #include <variant>
@@ -33,6 +34,9 @@ struct SimulationReport {
   uint32_t requests = 0;
   uint32_t whole_streams = 0;  // ended by their own stop rule
   uint64_t copies = 0;         // of parts of blocks, in plans
+  uint64_t shared_in_step =
+      0;                  // blocks that a row reads and one before it, in the same plan, fills
+  uint64_t failures = 0;  // sequences whose logits were not finite
 };
 
 struct SimulationOptions {
@@ -60,6 +64,7 @@ class Simulation {
     StepNumber step;
     SequenceId sequence;
     std::vector<BlockId> blocks;
+    size_t row = 0;
   };
   struct Stream {
     SubmitRequest request;
@@ -88,7 +93,7 @@ class Simulation {
   void Absorb();
   // No block that a step in flight uses is written for another sequence; one that a step writes is
   // nobody else's; a copy goes to a block of a row of the plan, and its source is in use by the
-  // step.
+  // step. A row may read what a row before it in the plan writes, if that fills the block.
   void CheckBlocks(const StepPlan& plan);
   void Take(SendPlan action);
   void Take(const RequestAdmitted& action);
@@ -126,6 +131,8 @@ class Simulation {
   std::map<RequestId, Stream> streams_;
   uint32_t whole_streams_ = 0;
   uint64_t copies_ = 0;
+  uint64_t shared_in_step_ = 0;
+  std::set<SequenceId> failures_;
 };
 
 }  // namespace octavo

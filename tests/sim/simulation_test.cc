@@ -26,6 +26,8 @@ struct Totals {
   uint64_t requests = 0;
   uint64_t whole = 0;
   uint64_t copies = 0;
+  uint64_t shared_in_step = 0;
+  uint64_t failures = 0;
   EngineCounters counters;
 };
 
@@ -43,10 +45,13 @@ Totals RunSeeds(uint64_t count, uint32_t turns, bool faults) {
     totals.requests += report.requests;
     totals.whole += report.whole_streams;
     totals.copies += report.copies;
+    totals.shared_in_step += report.shared_in_step;
+    totals.failures += report.failures;
     EngineCounters& sum = totals.counters;
     sum.steps_completed += report.counters.steps_completed;
     sum.preemptions += report.counters.preemptions;
     sum.prefix_hit_tokens += report.counters.prefix_hit_tokens;
+    sum.prefix_in_flight_hit_tokens += report.counters.prefix_in_flight_hit_tokens;
     sum.evicted_blocks += report.counters.evicted_blocks;
     sum.duplicate_results += report.counters.duplicate_results;
     sum.reordered_results += report.counters.reordered_results;
@@ -57,7 +62,9 @@ Totals RunSeeds(uint64_t count, uint32_t turns, bool faults) {
   const EngineCounters& sum = totals.counters;
   std::cout << totals.requests << " requests (" << totals.whole << " whole), "
             << sum.steps_completed << " steps, " << sum.preemptions << " preemptions, "
-            << sum.prefix_hit_tokens << " hit tokens, " << totals.copies << " copies, "
+            << sum.prefix_hit_tokens << " hit tokens (" << sum.prefix_in_flight_hit_tokens
+            << " in flight, " << totals.shared_in_step << " blocks in one step), "
+            << totals.failures << " failed rows, " << totals.copies << " copies, "
             << sum.evicted_blocks << " evictions, " << sum.duplicate_results << " duplicate, "
             << sum.reordered_results << " reordered, " << sum.stale_results << " stale results, "
             << sum.resyncs << " resyncs, " << sum.replica_losses << " replica losses\n";
@@ -71,6 +78,7 @@ TEST(SimulationTest, EveryStreamIsWhatItsRequestAloneWouldHaveProduced) {
   EXPECT_GT(totals.counters.prefix_hit_tokens, 0u);
   EXPECT_GT(totals.counters.evicted_blocks, 0u);
   EXPECT_GT(totals.copies, 0u);
+  EXPECT_GT(totals.shared_in_step, 0u);
 }
 
 TEST(SimulationTest, NoFaultLosesABlockATokenOrAnEnding) {
@@ -82,6 +90,9 @@ TEST(SimulationTest, NoFaultLosesABlockATokenOrAnEnding) {
   EXPECT_GT(totals.counters.stale_results, 0u);
   EXPECT_GT(totals.counters.resyncs, 0u);
   EXPECT_GT(totals.counters.replica_losses, 0u);
+  EXPECT_GT(totals.shared_in_step, 0u);
+  EXPECT_GT(totals.counters.prefix_in_flight_hit_tokens, 0u);
+  EXPECT_GT(totals.failures, 0u);
 }
 
 // What a wrong engine would do to a hit that ends inside a block. Each must change a stream.

@@ -148,7 +148,8 @@ class Backend {
   virtual void AllReduce(Step& step, ActivationId y, uint32_t rows) = 0;
   // qkv holds queries, keys and values side by side: queries and keys are rotated by their absolute
   // positions, keys and values are rounded to the cache's type and written to their slots in layer
-  // `layer` (within the group) of `pool`.
+  // `layer` (within the group) of `pool`. All of them are written before the layer's Attention
+  // reads any: a row may share what another row of the same step writes.
   virtual void RopeAndWriteKv(Step& step, ActivationId qkv, const HeadShape& heads, RopeId rope,
                               KvPoolId pool, LayerGroup group, uint32_t layer) = 0;
   // y = causal attention of the rotated queries in qkv over the pages, softmax(q·k / √head_dim). y
