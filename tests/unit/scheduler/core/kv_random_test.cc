@@ -107,6 +107,12 @@ class NaiveKv {
     queue_.erase(std::find(queue_.begin(), queue_.end(), *covered));
     queue_.insert(queue_.begin(), *covered);
   }
+  void Unindex(uint32_t block) {
+    Forget(block);
+    if (references_[block] > 0) return;
+    queue_.erase(std::find(queue_.begin(), queue_.end(), block));
+    queue_.insert(queue_.begin(), block);
+  }
   void Reset() {
     twins_.clear();
     std::fill(text_.begin(), text_.end(), Text());
@@ -156,8 +162,9 @@ class RandomKv {
         return Admit();
       case 4:
       case 5:
-      case 6:
         return Plan();
+      case 6:
+        return AdmitBeside();
       case 7:
       case 8:
       case 9:
@@ -179,7 +186,9 @@ class RandomKv {
     for (const Holder& holder : holders_) {
       for (const uint32_t block : holder.blocks) ++references[block];
     }
-    const absl::Status status = ledger_.CheckInvariants(std::move(references), step_);
+    std::vector<BlockId> ahead;
+    for (const uint32_t block : ahead_) ahead.push_back(BlockId(block));
+    const absl::Status status = ledger_.CheckInvariants(std::move(references), step_, ahead);
     ASSERT_TRUE(status.ok()) << status;
     const BlockPool& pool = ledger_.pool();
     BlockId at = pool.queue().Front();
@@ -194,6 +203,7 @@ class RandomKv {
     }
   }
 
+  uint64_t in_flight_hits = 0, beginnings = 0, undone = 0;
   uint64_t whole_hits = 0, partial_hits = 0, refusals = 0, resets = 0, failed_steps = 0;
 
  private:
@@ -203,6 +213,7 @@ class RandomKv {
     std::vector<uint32_t> blocks;  // the same, naively
     uint32_t written = 0;
     uint32_t planned = 0;
+    bool relies = false;  // its table has blocks that the step in flight is to fill
   };
   struct Waiting {
     StepNumber step;
@@ -276,6 +287,8 @@ class RandomKv {
     if (naive.run_tokens > 0) naive_.AddReference(naive.run_block);
     holder.blocks = naive.blocks;
     holder.written = hit.block_count() * layout_.block_size;
+    holder.relies = AnyAhead(naive.blocks) || (naive.run_tokens > 0 && AnyAhead({naive.run_block}));
+    in_flight_hits += holder.relies;
     Append(target - hit.block_count(), holder);
     PlanOne(holder);
     if (hit.run.token_count > 0) {
@@ -301,8 +314,54 @@ class RandomKv {
   }
 
   StepNumber last_planned() const { return StepNumber(step_.value() + 1); }
-  // All its tokens are written by the step in flight.
-  void PlanOne(Holder& holder) { holder.planned = static_cast<uint32_t>(holder.text.size()) - 1; }
+  bool AnyAhead(const std::vector<uint32_t>& blocks) const {
+    return std::any_of(blocks.begin(), blocks.end(), [&](uint32_t block) {
+      return std::find(ahead_.begin(), ahead_.end(), block) != ahead_.end();
+    });
+  }
+
+  // All its tokens are written by the step in flight. Its blocks are indexed ahead of it, or, as
+  // where a token is not known yet, with its result.
+  void PlanOne(Holder& holder) {
+    holder.planned = static_cast<uint32_t>(holder.text.size()) - 1;
+    if (Draw(4) == 0) return;
+    for (const uint32_t block : IndexFull(holder, holder.planned, last_planned())) {
+      ahead_.push_back(block);
+    }
+  }
+
+  // Returns the blocks that were not indexed before.
+  std::vector<uint32_t> IndexFull(Holder& holder, uint32_t written, StepNumber step) {
+    ledger_.IndexFull(TokensOf(holder.text), written, ScopeOf(holder.text), step, holder.table);
+    std::vector<uint32_t> indexed;
+    for (uint32_t i = 0; (i + 1) * layout_.block_size <= written; ++i) {
+      if (naive_.indexed(holder.blocks[i])) continue;
+      naive_.Index(holder.blocks[i], holder.text.substr(0, 1 + (i + 1) * layout_.block_size));
+      indexed.push_back(holder.blocks[i]);
+    }
+    return indexed;
+  }
+
+  // A request begins with the blocks of another one, of which the step in flight fills the last.
+  void AdmitBeside() {
+    if (holders_.empty()) return;
+    const Holder& other = holders_[Draw(holders_.size())];
+    const uint32_t block_size = layout_.block_size;
+    const uint32_t count = other.table.indexed_count();
+    if (count == 0) return;
+    Holder holder{.text = other.text.substr(0, 1 + count * block_size) + DrawToken()};
+    const uint32_t target = layout_.BlocksFor(holder.text.size() - 1);
+    if (target - count > ledger_.available_count()) return;
+    ledger_.ShareBeginning(other.table, count, holder.table);
+    holder.blocks.assign(other.blocks.begin(), other.blocks.begin() + count);
+    for (const uint32_t block : holder.blocks) naive_.AddReference(block);
+    holder.written = count * block_size;
+    holder.relies = other.relies || AnyAhead(holder.blocks);
+    Append(target - count, holder);
+    PlanOne(holder);
+    ++beginnings;
+    holders_.push_back(std::move(holder));
+  }
 
   // Some sequence has grown.
   void Plan() {
@@ -320,21 +379,34 @@ class RandomKv {
 
   // The step in flight is done, or was refused: then nothing that it was to write is there.
   void Complete(bool failed) {
+    undone += failed ? ahead_.size() : 0;
+    for (; failed && !ahead_.empty(); ahead_.pop_back()) {
+      ledger_.Unindex(BlockId(ahead_.back()));
+      naive_.Unindex(ahead_.back());
+    }
+    ahead_.clear();
     step_ = last_planned();
     ledger_.CompleteThrough(step_);
     for (const Waiting& it : waiting_) naive_.Release(it.blocks);
     waiting_.clear();
     failed_steps += failed;
     for (Holder& holder : holders_) {
-      if (failed) continue;
-      holder.written = std::max(holder.written, holder.planned);
-      ledger_.IndexFull(TokensOf(holder.text), holder.written, ScopeOf(holder.text), step_,
-                        holder.table);
-      for (uint32_t i = 0; (i + 1) * layout_.block_size <= holder.written; ++i) {
-        if (naive_.indexed(holder.blocks[i])) continue;
-        naive_.Index(holder.blocks[i], holder.text.substr(0, 1 + (i + 1) * layout_.block_size));
+      if (failed) {
+        ledger_.RewindIndexed(holder.written, holder.table);
+        holder.planned = holder.written;
+        continue;
       }
+      holder.relies = false;
+      holder.written = std::max(holder.written, holder.planned);
+      IndexFull(holder, holder.written, step_);
     }
+    // Who relied on blocks that are not filled gives them up.
+    std::erase_if(holders_, [&](Holder& holder) {
+      if (!holder.relies) return false;
+      ledger_.Release(holder.table);
+      naive_.Release(holder.blocks);
+      return true;
+    });
   }
 
   // A sequence ends or is preempted, with its step in flight or between two.
@@ -346,7 +418,8 @@ class RandomKv {
     ledger_.IndexLeaf(TokensOf(holder.text), holder.written, ScopeOf(holder.text), step_,
                       holder.table);
     const uint32_t leaf = holder.written % block_size;
-    if (leaf > 0 && unit_ < block_size && leaf >= unit_) {
+    const bool is_ahead = leaf > 0 && naive_.indexed(holder.blocks[holder.written / block_size]);
+    if (leaf > 0 && !is_ahead && unit_ < block_size && leaf >= unit_) {
       naive_.Index(holder.blocks[holder.written / block_size],
                    holder.text.substr(0, 1 + holder.written));
     }
@@ -379,6 +452,7 @@ class RandomKv {
   StepNumber step_;
   std::vector<Holder> holders_;
   std::vector<Waiting> waiting_;
+  std::vector<uint32_t> ahead_;  // indexed, and the step in flight is to fill them
   std::vector<Text> seen_;
 };
 
@@ -402,6 +476,9 @@ TEST_P(KvRandomTest, EveryOperationLeavesWhatTheNaiveModelHas) {
   EXPECT_EQ(kv.partial_hits > 0, unit < block_size);
   EXPECT_GT(kv.refusals, 0u);
   EXPECT_GT(kv.failed_steps, 0u);
+  EXPECT_GT(kv.in_flight_hits, 0u);
+  EXPECT_GT(kv.beginnings, 0u);
+  EXPECT_GT(kv.undone, 0u);
   EXPECT_GT(kv.resets, 0u);
 }
 
