@@ -33,6 +33,7 @@
 #include "scheduler/core/actions.h"
 #include "scheduler/core/drain_rate.h"
 #include "scheduler/core/events.h"
+#include "scheduler/core/hit_ratio_window.h"
 #include "scheduler/core/introspection.h"
 #include "scheduler/core/options.h"
 #include "scheduler/core/planner.h"
@@ -166,6 +167,7 @@ class Engine {
   uint32_t paused_count_ = 0;    // waiting or running
   uint64_t waiting_tokens_ = 0;  // prompt tokens of those that wait
   DrainRate drain_rate_;
+  HitRatioWindow recent_hits_{1000};
   uint64_t last_arrival_ = 0;
   SequenceId last_sequence_id_;
 

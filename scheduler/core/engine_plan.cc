@@ -73,6 +73,7 @@ void Engine::Admit(Admission& admission, absl::Time now, Actions& actions) {
   if (options_.prefix_cache && !request.no_cache && !request.prompt_logprobs) {
     counters_.prefix_queried_tokens += sequence.tokens.size();
     counters_.prefix_hit_tokens += admission.cached_token_count;
+    recent_hits_.Add(1, sequence.tokens.size(), admission.cached_token_count);
   }
   actions.push_back(
       RequestAdmitted{request.id, request.cached_token_count, now - request.submitted});

@@ -24,6 +24,7 @@ SchedulerState Engine::State() const {
   SchedulerState state{.draining = draining_,
                        .waiting_requests = waiting_count_,
                        .waiting_tokens = waiting_tokens_,
+                       .recent_prefix_hit_ratio = recent_hits_.ratio(),
                        .paused_sequences = paused_count_,
                        .counters = Counters()};
   if (!replica_) return state;

@@ -82,6 +82,7 @@ struct SchedulerState {
   uint32_t running_sequences = 0;  // paused ones included
   uint32_t waiting_requests = 0;   // paused ones included
   uint64_t waiting_tokens = 0;
+  double recent_prefix_hit_ratio = 0;  // of the 1,000 requests admitted last
   uint32_t paused_sequences = 0;
   uint64_t table_digest = 0;
   EngineCounters counters;

@@ -86,6 +86,29 @@ TEST(PrefixIndexTest, ATwinIsFoundWhenTheFirstIsEvicted) {
   EXPECT_TRUE(index.CheckInvariants().ok()) << index.CheckInvariants();
 }
 
+// Scenario row 24: a key is a function of its parent's key, its tokens and the scope, and of
+// nothing else.
+TEST(PrefixIndexTest, KeysChain) {
+  const auto keys = [](const std::vector<TokenId>& tokens, const std::string& scope = "") {
+    PrefixIndex index(4, 3, /*finds_runs=*/true, kSeed);
+    Insert(index, {90, 91, 92}, 0);  // what else is there changes nothing
+    Insert(index, tokens, 1, scope);
+    return std::pair(PrefixKeyHex(index.NodeOf(BlockId(1)).key),
+                     PrefixKeyHex(index.NodeOf(BlockId(2)).key));
+  };
+  const auto [first, second] = keys({0, 1, 2, 3, 4, 5});
+  EXPECT_NE(first, second);
+  EXPECT_EQ(keys({0, 1, 2, 3, 4, 5}), std::pair(first, second));
+  const auto [same, tail] = keys({0, 1, 2, 3, 4, 6});
+  EXPECT_EQ(same, first);
+  EXPECT_NE(tail, second);
+  // Another beginning, or another scope, changes every key after it.
+  EXPECT_NE(keys({0, 1, 3, 3, 4, 5}).first, first);
+  EXPECT_NE(keys({0, 1, 3, 3, 4, 5}).second, second);
+  EXPECT_NE(keys({0, 1, 2, 3, 4, 5}, "salt").first, first);
+  EXPECT_NE(keys({0, 1, 2, 3, 4, 5}, "salt").second, second);
+}
+
 TEST(PrefixIndexTest, KeysDependOnTheSeed) {
   PrefixIndex one(2, 3, /*finds_runs=*/true, 1);
   PrefixIndex other(2, 3, /*finds_runs=*/true, 2);
