@@ -55,11 +55,11 @@ grpc::ServerWriteReactor<v1::GenerateResponse>* GenerationService::Generate(
     LOG(INFO) << "request " << engine_request.client_request_id << " prompt: "
               << (request->has_text() ? request->text() : request->ShortDebugString());
   }
+  StreamLabels labels{.client_request_id = engine_request.client_request_id,
+                      .log_text = options_.log_prompts};
+  if (!engine_request.beams) labels.seed = engine_request.seed;
   const std::shared_ptr<TokenStream> stream =
-      TokenStream::Create(context, loop_, engine_request.request_id,
-                          {.client_request_id = engine_request.client_request_id,
-                           .seed = engine_request.seed,
-                           .log_text = options_.log_prompts});
+      TokenStream::Create(context, loop_, engine_request.request_id, std::move(labels));
   submission->sink = stream;
   const absl::Status accepted = loop_->Submit(*std::move(submission));
   if (!accepted.ok()) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "common/sample_seed.h"
 #include "common/status_reason.h"
 #include "common/wire/errors.h"
 #include "glog/logging.h"
@@ -39,6 +40,22 @@ v1::FinishReason EncodeReason(FinishReason reason) {
 void EncodeTokenLogprob(const TokenLogprob& value, v1::TokenLogprob& message) {
   message.set_token_id(static_cast<uint32_t>(value.token_id));
   message.set_logprob(value.logprob);
+}
+
+void EncodeEnd(const SequenceEnd& end, v1::GenerateResponse& message) {
+  message.set_finish_reason(EncodeReason(end.reason));
+  if (end.matched_string) {
+    message.set_matched_string(*end.matched_string);
+  } else if (end.matched_token) {
+    message.set_matched_token_id(static_cast<uint32_t>(*end.matched_token));
+  }
+  if (end.score) message.set_score(*end.score);
+}
+
+// Whether `next` may travel in the message of `last`.
+bool Joins(const StreamChunk& last, const StreamChunk& next) {
+  return last.index == next.index && last.is_prompt == next.is_prompt &&
+         last.token_ids.size() + next.token_ids.size() <= kMaxTokensPerMessage;
 }
 
 std::string Milliseconds(absl::Duration time) {
@@ -80,7 +97,7 @@ void TokenStream::Admit() {
 
 bool TokenStream::Write(StreamChunk chunk) {
   absl::MutexLock lock(&mutex_);
-  if (labels_.log_text && !chunk.is_prompt) logged_text_ += chunk.text;
+  if (labels_.log_text && !chunk.is_prompt) logged_texts_[chunk.index] += chunk.text;
   if (gone_) return true;
   Append(std::move(chunk));
   Advance();
@@ -90,13 +107,13 @@ bool TokenStream::Write(StreamChunk chunk) {
 
 void TokenStream::Append(StreamChunk chunk) {
   unsent_tokens_ += chunk.token_ids.size();
-  if (!unsent_.empty() && unsent_.back().is_prompt == chunk.is_prompt &&
-      unsent_.back().token_ids.size() + chunk.token_ids.size() <= kMaxTokensPerMessage) {
+  if (!unsent_.empty() && Joins(unsent_.back(), chunk)) {
     StreamChunk& last = unsent_.back();
     last.text += chunk.text;
     last.token_ids.insert(last.token_ids.end(), chunk.token_ids.begin(), chunk.token_ids.end());
     std::move(chunk.logprobs.begin(), chunk.logprobs.end(), std::back_inserter(last.logprobs));
     last.usage = chunk.usage;
+    last.end = std::move(chunk.end);
   } else {
     unsent_.push_back(std::move(chunk));
   }
@@ -104,12 +121,9 @@ void TokenStream::Append(StreamChunk chunk) {
 
 void TokenStream::End(StreamEnd end) {
   absl::MutexLock lock(&mutex_);
-  if (labels_.log_text) {
-    LOG(INFO) << "request " << labels_.client_request_id << " completion: " << logged_text_
-              << end.last.text;
+  for (const auto& [index, text] : logged_texts_) {
+    LOG(INFO) << "request " << labels_.client_request_id << " completion " << index << ": " << text;
   }
-  if (end.status.ok() || !end.last.token_ids.empty() || !end.last.text.empty())
-    Append(std::move(end.last));
   end_ = std::move(end);
   Advance();
 }
@@ -123,14 +137,6 @@ void TokenStream::Advance() {
   if (!unsent_.empty()) {
     FillMessage(std::move(unsent_.front()));
     unsent_.pop_front();
-    if (end_ && end_->status.ok() && unsent_.empty()) {
-      message_.set_finish_reason(EncodeReason(end_->reason));
-      if (end_->matched_string) {
-        message_.set_matched_string(*end_->matched_string);
-      } else if (end_->matched_token) {
-        message_.set_matched_token_id(static_cast<uint32_t>(*end_->matched_token));
-      }
-    }
     writing_ = true;
     StartWrite(&message_);
   } else if (end_) {
@@ -142,7 +148,8 @@ void TokenStream::FillMessage(StreamChunk chunk) {
   writing_tokens_ = chunk.token_ids.size();
   message_.Clear();
   message_.set_request_id(labels_.client_request_id);
-  message_.set_seed(labels_.seed);
+  message_.set_index(chunk.index);
+  if (labels_.seed) message_.set_seed(SampleSeed(*labels_.seed, chunk.index));
   message_.set_is_prompt(chunk.is_prompt);
   message_.set_text(std::move(chunk.text));
   message_.mutable_token_ids()->Add(chunk.token_ids.begin(), chunk.token_ids.end());
@@ -151,6 +158,7 @@ void TokenStream::FillMessage(StreamChunk chunk) {
     if (alternatives.chosen) EncodeTokenLogprob(*alternatives.chosen, *message.mutable_chosen());
     for (const TokenLogprob& top : alternatives.top) EncodeTokenLogprob(top, *message.add_top());
   }
+  if (chunk.end) EncodeEnd(*chunk.end, message_);
   message_.mutable_usage()->set_prompt_tokens(chunk.usage.prompt_tokens);
   message_.mutable_usage()->set_completion_tokens(chunk.usage.completion_tokens);
   message_.mutable_usage()->set_cached_tokens(chunk.usage.cached_tokens);

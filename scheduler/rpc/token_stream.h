@@ -1,8 +1,8 @@
 #pragma once
 
 // The server's end of one Generate call: chunks of the loop in, messages to the client out. Initial
-// metadata goes out on admission, chunks one write at a time (those that gather meanwhile are
-// merged), trailers with the end.
+// metadata goes out on admission, chunks one write at a time (neighbours of one index that gather
+// meanwhile are merged), trailers with the end.
 //
 // Thread rule: TokenSink's methods run on the loop's thread, the reactor's on gRPC's; the state
 // between them is guarded. Invariants: (1) one write in flight. (2) Finish is called once, after
@@ -10,7 +10,9 @@
 // above it Write says so and the loop pauses the request until all has been sent. (4) The object
 // lives until gRPC and the loop are both done with it.
 
+#include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,7 +32,8 @@ constexpr size_t kMaxTokensPerMessage = 1024;
 // What the stream says in every message.
 struct StreamLabels {
   std::string client_request_id;
-  uint64_t seed = 0;
+  std::optional<uint64_t>
+      seed;               // of the request; sample i is told its own. Absent: nothing is drawn
   bool log_text = false;  // --log_prompts
 };
 
@@ -57,6 +60,7 @@ class TokenStream final : public grpc::ServerWriteReactor<v1::GenerateResponse>,
   // Starts the next write, or finishes when all is sent and the end is known.
   void Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Append(StreamChunk chunk) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The message that carries the chunk.
   void FillMessage(StreamChunk chunk) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FinishCall() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -76,7 +80,7 @@ class TokenStream final : public grpc::ServerWriteReactor<v1::GenerateResponse>,
   bool gone_ ABSL_GUARDED_BY(mutex_) = false;    // the client
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
   std::optional<StreamEnd> end_ ABSL_GUARDED_BY(mutex_);
-  std::string logged_text_ ABSL_GUARDED_BY(mutex_);
+  std::map<uint32_t, std::string> logged_texts_ ABSL_GUARDED_BY(mutex_);  // by index
 };
 
 // The status a client sees: ErrorInfo with everything (the code's name where no room gave a

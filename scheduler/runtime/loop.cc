@@ -177,7 +177,7 @@ void Loop::Handle(Event event) {
   CarryOut();
 }
 
-// Actions bring more about (a stop string found cancels its request), so this runs until there are
+// Actions bring more about (a stop string found stops its sequence), so this runs until there are
 // none left; the nested calls that Handle makes on the way leave the work to the outermost one.
 void Loop::CarryOut() {
   if (carrying_out_) return;
@@ -199,6 +199,13 @@ void Loop::Do(const RequestAdmitted& action) {
   observer_->OnAdmitted(session.usage().prompt_tokens);
 }
 
+void Loop::CountTokens(Session& session, uint32_t count) {
+  if (count == 0) return;
+  const bool first = session.usage().completion_tokens == count;
+  observer_->OnTokens(count, first, now_ - (first ? session.submitted() : session.last_token));
+  session.last_token = now_;
+}
+
 void Loop::Do(const TokensGenerated& action) {
   const std::vector<GeneratedToken>& tokens = action.tokens;
   for (size_t first = 0; first < tokens.size();) {
@@ -213,11 +220,7 @@ void Loop::Do(const TokensGenerated& action) {
       const GeneratedToken& token = tokens[first];
       session.Take(token, std::span(action.top).subspan(token.first_top, token.outcome.top_count));
     }
-    if (const uint32_t taken = session.usage().completion_tokens - before; taken > 0) {
-      observer_->OnTokens(taken, before == 0,
-                          now_ - (before == 0 ? session.submitted() : session.last_token));
-      session.last_token = now_;
-    }
+    CountTokens(session, session.usage().completion_tokens - before);
     touched_.push_back(session.request_id());
   }
 }
@@ -228,9 +231,12 @@ void Loop::FlushTouched() {
     if (found == sessions_.end()) continue;  // ended with this step, and flushed then
     Session& session = *found->second;
     const bool keeps_up = session.Flush();
-    if (const auto kept = session.kept_token_count()) {
-      Handle(StopSequence{.request_id = id, .kept_token_count = *kept});
-    } else if (!keeps_up && !session.paused_since) {
+    for (const StoppedSequence& stopped : session.TakeStopped()) {
+      Handle(StopSequence{.request_id = id,
+                          .sequence_index = stopped.index,
+                          .kept_token_count = stopped.kept_token_count});
+    }
+    if (!keeps_up && !session.complete() && !session.paused_since) {
       session.paused_since = now_;
       observer_->OnSlowReader();
       Handle(PauseRequest{id});
@@ -238,14 +244,23 @@ void Loop::FlushTouched() {
   }
 }
 
-void Loop::Do(const SequenceFinished& action) { sessions_.at(action.request_id)->Complete(action); }
+void Loop::Do(const BeamsAdvanced& action) {
+  sessions_.at(action.request_id)->Advance(action);
+  touched_.push_back(action.request_id);
+}
+
+void Loop::Do(const SequenceFinished& action) {
+  Session& session = *sessions_.at(action.request_id);
+  const uint32_t before = session.usage().completion_tokens;
+  session.Complete(action);
+  CountTokens(session, session.usage().completion_tokens - before);
+  touched_.push_back(action.request_id);
+}
 
 void Loop::Do(const RequestFinished& action) {
   Session& session = *sessions_.at(action.request_id);
-  session.Finish(action);
   RequestSample sample;
-  sample.outcome =
-      FinishReasonName(session.kept_token_count() ? FinishReason::kStopString : action.reason);
+  sample.outcome = FinishReasonName(session.Finish(action));
   sample.max_tokens = session.options().max_tokens;
   if (action.admitted) {
     sample.queue_time = *action.admitted - action.submitted;

@@ -145,12 +145,14 @@ class Loop final : public WorkerEvents {
   void Do(const SendPlan& action);
   void Do(const RequestAdmitted& action);
   void Do(const TokensGenerated& action);
-  void Do(const BeamsAdvanced&) {}
+  void Do(const BeamsAdvanced& action);
   void Do(const SequenceFinished& action);
   void Do(const RequestFinished& action);
   void Do(const RequestRefused& action);
   void Do(const PrefixCacheReset& action);
   void Do(const ReplicaRejected& action);
+  // Tells the metrics of `count` more tokens of the session.
+  void CountTokens(Session& session, uint32_t count);
   // Writes the chunks of the sessions that got tokens, and pauses or ends what that brings to
   // light.
   void FlushTouched();

@@ -135,24 +135,33 @@ struct TokenAlternatives {
   friend bool operator==(const TokenAlternatives&, const TokenAlternatives&) = default;
 };
 
-// A piece of a stream. Text is whole UTF-8 characters; tokens may run ahead of it.
+// How one sequence of a stream ends.
+struct SequenceEnd {
+  FinishReason reason = FinishReason::kError;
+  std::optional<TokenId> matched_token;
+  std::optional<std::string> matched_string;
+  std::optional<float> score;  // of a beam search's hypothesis
+
+  friend bool operator==(const SequenceEnd&, const SequenceEnd&) = default;
+};
+
+// A piece of a stream. Text is whole UTF-8 characters; tokens may run ahead of it. One without
+// text, tokens and end tells how far a beam search is.
 struct StreamChunk {
+  uint32_t index = 0;  // the sample's, or the hypothesis' rank
   bool is_prompt = false;
   std::string text;
   std::vector<TokenId> token_ids;
   std::vector<TokenAlternatives> logprobs;  // one for each of token_ids, or none
   UsageCounts usage;                        // up to and including this chunk
+  std::optional<SequenceEnd> end;           // the last one of its index
 
   friend bool operator==(const StreamChunk&, const StreamChunk&) = default;
 };
 
-// How a stream ends. With an OK status `reason` says why; otherwise the status does.
+// How a stream ends: OK after the last chunk of every index, otherwise the status says why not.
 struct StreamEnd {
-  StreamChunk last;  // what came with the end; its usage is the final count
   absl::Status status;
-  FinishReason reason = FinishReason::kError;
-  std::optional<TokenId> matched_token;
-  std::optional<std::string> matched_string;
   std::optional<absl::Duration> queue_time;    // submit to admission; absent: never admitted
   std::optional<absl::Duration> prefill_time;  // admission to first token
   std::optional<absl::Duration> decode_time;   // first token to end

@@ -8,11 +8,9 @@
 namespace octavo {
 namespace {
 
-StreamEnd MakeEnd(const RequestFinished& finished, std::optional<TokenId> stop_token) {
+StreamEnd MakeEnd(const RequestFinished& finished) {
   StreamEnd end;
   end.status = finished.status;
-  end.reason = finished.reason;
-  end.matched_token = stop_token;
   if (finished.admitted) {
     end.queue_time = *finished.admitted - finished.submitted;
     end.prefill_time = finished.first_token.value_or(finished.finished) - *finished.admitted;
@@ -28,20 +26,26 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Create(RequestId request_id,
                                                          const Tokenizer* tokenizer,
                                                          std::shared_ptr<TokenSink> sink,
                                                          absl::Time submitted) {
-  absl::StatusOr<StopStringMatcher> matcher = StopStringMatcher::Create(options.stop);
-  if (!matcher.ok()) return matcher.status();
+  std::vector<StopStringMatcher> matchers;
+  for (uint32_t i = 0; i < options.sequence_count; ++i) {
+    absl::StatusOr<StopStringMatcher> matcher = StopStringMatcher::Create(options.stop);
+    if (!matcher.ok()) return matcher.status();
+    matchers.push_back(*std::move(matcher));
+  }
   return std::unique_ptr<Session>(new Session(request_id, std::move(options), tokenizer,
-                                              *std::move(matcher), std::move(sink), submitted));
+                                              std::move(matchers), std::move(sink), submitted));
 }
 
 Session::Session(RequestId request_id, SessionOptions options, const Tokenizer* tokenizer,
-                 StopStringMatcher matcher, std::shared_ptr<TokenSink> sink, absl::Time submitted)
+                 std::vector<StopStringMatcher> matchers, std::shared_ptr<TokenSink> sink,
+                 absl::Time submitted)
     : request_id_(request_id),
       options_(std::move(options)),
       sink_(std::move(sink)),
-      submitted_(submitted),
-      detokenizer_(tokenizer),
-      matcher_(std::move(matcher)) {
+      submitted_(submitted) {
+  for (uint32_t i = 0; i < options_.sequence_count; ++i)
+    sequences_.emplace_back(i, &options_.sampling, &options_.stop, tokenizer,
+                            std::move(matchers[i]));
   usage_.prompt_tokens = options_.prompt_token_count;
   if (options_.echo && options_.sampling.logprobs)
     prompt_logprobs_.emplace_back();  // nothing predicts the first token
@@ -64,92 +68,99 @@ void Session::Take(const GeneratedToken& token, std::span<const TokenLogprob> to
 void Session::TakeScored(const GeneratedToken& token, std::span<const TokenLogprob> top) {
   // A prompt computed again after a preemption is scored again, with the same bits: take each
   // position once.
-  if (!options_.echo || token.outcome.position != prompt_logprobs_.size()) return;
+  if (!options_.echo || echo_written_ || token.outcome.position != prompt_logprobs_.size()) return;
   prompt_logprobs_.push_back({.chosen = TokenLogprob{token.outcome.token_id, token.outcome.logprob},
                               .top = {top.begin(), top.end()}});
 }
 
 void Session::TakeSampled(const GeneratedToken& token, std::span<const TokenLogprob> top) {
-  if (matched_stop_) return;
   if (options_.echo && !echo_written_) WriteEcho();
-  const TokenId id = token.outcome.token_id;
-  const bool past_minimum = usage_.completion_tokens >= options_.sampling.min_tokens;
-  ++usage_.completion_tokens;
-  pending_.token_ids.push_back(id);
-  if (options_.sampling.logprobs) {
-    pending_.logprobs.push_back(
-        {.chosen = TokenLogprob{id, token.outcome.logprob}, .top = {top.begin(), top.end()}});
-  }
-  const std::vector<TokenId>& stops = options_.sampling.stop_token_ids;
-  if (past_minimum && std::find(stops.begin(), stops.end(), id) != stops.end())
-    return;  // ends the text, unseen
-  const std::string text = detokenizer_.Append(id);
-  if (past_minimum) {
-    AppendText(text);
-  } else {
-    pending_.text += text;
-  }
+  SequenceText& sequence = sequences_.at(token.sequence_index);
+  const uint32_t count = sequence.token_count();
+  const bool ended = sequence.ended();
+  sequence.Take(token.outcome, top);
+  Count(sequence, count, ended);
 }
 
-void Session::AppendText(absl::string_view text) {
-  if (text.empty()) return;
-  StopStringMatcher::Result result = matcher_.Append(text);
-  pending_.text += result.text;
-  matched_stop_ = result.matched;
+void Session::Advance(const BeamsAdvanced& advanced) { progress_ = advanced.token_count; }
+
+void Session::Complete(const SequenceFinished& finished) {
+  SequenceText& sequence = sequences_.at(finished.sequence_index);
+  const uint32_t count = sequence.token_count();
+  const bool ended = sequence.ended();
+  sequence.Complete(finished);
+  Count(sequence, count, ended);
+}
+
+void Session::Count(const SequenceText& sequence, uint32_t token_count_before, bool ended_before) {
+  usage_.completion_tokens += sequence.token_count() - token_count_before;
+  if (!sequence.ended() || ended_before) return;
+  ++ended_count_;
+  last_reason_ = sequence.reason();
 }
 
 bool Session::Flush() {
-  if (pending_.token_ids.empty() && pending_.text.empty()) return true;
-  pending_.usage = usage_;
-  return sink_->Write(std::exchange(pending_, StreamChunk{}));
+  bool keeps_up = true;
+  for (SequenceText& sequence : sequences_) {
+    std::optional<StreamChunk> chunk = sequence.TakeChunk();
+    if (!chunk) continue;
+    progress_.reset();
+    sent_token_count_ += static_cast<uint32_t>(chunk->token_ids.size());
+    chunk->usage = usage_;
+    chunk->usage.completion_tokens = sent_token_count_;
+    keeps_up = sink_->Write(*std::move(chunk)) && keeps_up;
+  }
+  if (!progress_) return keeps_up;
+  StreamChunk chunk{.usage = usage_};
+  chunk.usage.completion_tokens = *std::exchange(progress_, std::nullopt);
+  return sink_->Write(std::move(chunk));
+}
+
+std::vector<StoppedSequence> Session::TakeStopped() {
+  std::vector<StoppedSequence> stopped;
+  for (uint32_t i = 0; i < sequences_.size(); ++i) {
+    if (const auto kept = sequences_[i].TakeStop()) stopped.push_back({i, *kept});
+  }
+  return stopped;
 }
 
 void Session::WriteEcho() {
   echo_written_ = true;
   const std::vector<TokenId>& prompt = options_.prompt;
-  for (size_t first = 0; first < prompt.size(); first += kMaxEchoTokensPerChunk) {
-    const size_t last = std::min(prompt.size(), first + kMaxEchoTokensPerChunk);
-    StreamChunk chunk;
-    chunk.is_prompt = true;
-    if (first == 0) chunk.text = std::move(options_.prompt_text);
-    chunk.token_ids.assign(prompt.begin() + first, prompt.begin() + last);
-    if (options_.sampling.logprobs && prompt_logprobs_.size() >= last) {
-      chunk.logprobs.assign(prompt_logprobs_.begin() + first, prompt_logprobs_.begin() + last);
+  for (uint32_t index = 0; index < sequences_.size(); ++index) {
+    for (size_t first = 0; first < prompt.size(); first += kMaxEchoTokensPerChunk) {
+      const size_t last = std::min(prompt.size(), first + kMaxEchoTokensPerChunk);
+      StreamChunk chunk{.index = index, .is_prompt = true};
+      if (first == 0) chunk.text = options_.prompt_text;
+      chunk.token_ids.assign(prompt.begin() + first, prompt.begin() + last);
+      if (options_.sampling.logprobs && prompt_logprobs_.size() >= last) {
+        chunk.logprobs.assign(prompt_logprobs_.begin() + first, prompt_logprobs_.begin() + last);
+      }
+      chunk.usage = usage_;
+      chunk.usage.completion_tokens = sent_token_count_;
+      sink_->Write(std::move(chunk));
     }
-    chunk.usage = usage_;
-    sink_->Write(std::move(chunk));
   }
   prompt_logprobs_ = {};
+  options_.prompt = {};
+  options_.prompt_text = {};
 }
 
-void Session::Complete(const SequenceFinished& finished) { stop_token_ = finished.stop_token; }
-
-void Session::Finish(const RequestFinished& finished) {
+FinishReason Session::Finish(const RequestFinished& finished) {
   CHECK(!ended_) << "request " << request_id_ << " ends twice";
+  CHECK(!finished.status.ok() || complete())
+      << "request " << request_id_ << " ends well with " << ended_count_ << " of "
+      << sequences_.size() << " sequences";
   ended_ = true;
-  StreamEnd end = MakeEnd(finished, stop_token_);
-  if (matched_stop_) {
+  Flush();
+  StreamEnd end = MakeEnd(finished);
+  if (complete()) {
     end.status = absl::OkStatus();
-    end.reason = FinishReason::kStopString;
-    end.matched_token = std::nullopt;
-    end.matched_string = options_.stop[*matched_stop_];
-  } else if (!override_status.ok() && !end.status.ok()) {
+  } else if (!override_status.ok()) {
     end.status = override_status;
-  } else if (end.status.ok()) {
-    // Half a character at the end becomes U+FFFD; what was held back for a stop string is text
-    // after all.
-    AppendText(detokenizer_.Finish());
-    if (matched_stop_) {
-      end.reason = FinishReason::kStopString;
-      end.matched_token = std::nullopt;
-      end.matched_string = options_.stop[*matched_stop_];
-    } else {
-      pending_.text += matcher_.Finish();
-    }
   }
-  end.last = std::exchange(pending_, StreamChunk{});
-  end.last.usage = usage_;
   sink_->End(std::move(end));
+  return complete() ? last_reason_ : finished.reason;
 }
 
 void Session::Refuse(const absl::Status& status) {
@@ -157,7 +168,6 @@ void Session::Refuse(const absl::Status& status) {
   ended_ = true;
   StreamEnd end;
   end.status = override_status.ok() ? status : override_status;
-  end.last.usage = usage_;
   sink_->End(std::move(end));
 }
 

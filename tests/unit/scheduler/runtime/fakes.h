@@ -4,6 +4,7 @@
 // says so, a client's end that records its stream, an observer that counts.
 
 #include <deque>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "common/kv_layout.h"
 #include "common/model/tokenizer.h"
 #include "common/status_reason.h"
+#include "glog/logging.h"
 #include "scheduler/runtime/ports.h"
 #include "tests/unit/common/model/small_vocabulary.h"
 
@@ -72,18 +74,23 @@ class FakeSink final : public TokenSink {
  public:
   void Admit() override { admitted = true; }
   bool Write(StreamChunk chunk) override {
-    text += chunk.is_prompt ? "" : chunk.text;
+    if (!chunk.is_prompt) texts[chunk.index] += chunk.text;
+    if (chunk.end) CHECK(sequence_ends.emplace(chunk.index, *chunk.end).second);
+    usage = chunk.usage;
     chunks.push_back(std::move(chunk));
     return keeps_up;
   }
-  void End(StreamEnd end) override {
-    text += end.last.text;
-    ends.push_back(std::move(end));
-  }
+  void End(StreamEnd end) override { ends.push_back(std::move(end)); }
+
+  // Of the first sequence.
+  std::string text() { return texts[0]; }
+  SequenceEnd end() { return sequence_ends[0]; }
 
   bool keeps_up = true;
   bool admitted = false;
-  std::string text;  // of the completion
+  std::map<uint32_t, std::string> texts;  // of the completions, by index
+  std::map<uint32_t, SequenceEnd> sequence_ends;
+  UsageCounts usage;  // the last
   std::vector<StreamChunk> chunks;
   std::vector<StreamEnd> ends;
 };

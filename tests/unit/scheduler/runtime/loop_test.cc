@@ -122,11 +122,11 @@ TEST_F(LoopTest, StreamsARequestFromSubmitToEnd) {
   Submit("r", "abc", 3);
   EXPECT_TRUE(sink().admitted);
   AnswerAll("xyz");
-  EXPECT_EQ(sink().text, "xyz");
+  EXPECT_EQ(sink().text(), "xyz");
   ASSERT_EQ(sink().ends.size(), 1u);
   EXPECT_TRUE(sink().ends[0].status.ok());
-  EXPECT_EQ(sink().ends[0].reason, FinishReason::kLength);
-  EXPECT_EQ(sink().ends[0].last.usage, (UsageCounts{.prompt_tokens = 3, .completion_tokens = 3}));
+  EXPECT_EQ(sink().end().reason, FinishReason::kLength);
+  EXPECT_EQ(sink().usage, (UsageCounts{.prompt_tokens = 3, .completion_tokens = 3}));
   EXPECT_THAT(observer_.outcomes, ElementsAre("length"));
   EXPECT_EQ(observer_.prompt_tokens, 3u);
   EXPECT_EQ(observer_.generation_tokens, 3u);
@@ -146,10 +146,10 @@ TEST_F(LoopTest, AStopStringEndsTheRequestAndGivesItsBlocksBack) {
   StartReplica();
   Submit("r", "abc", 30, {.stop = {"END"}});
   AnswerAll("go ENDxxx");
-  EXPECT_EQ(sink().text, "go ");
+  EXPECT_EQ(sink().text(), "go ");
   ASSERT_EQ(sink().ends.size(), 1u);
-  EXPECT_EQ(sink().ends[0].reason, FinishReason::kStopString);
-  EXPECT_EQ(sink().ends[0].matched_string, "END");
+  EXPECT_EQ(sink().end().reason, FinishReason::kStopString);
+  EXPECT_EQ(sink().end().matched_string, "END");
   EXPECT_EQ(observer_.generation_tokens, 6u) << "tokens after the match are not the client's";
   AnswerAll("xx");
   EXPECT_EQ(observer_.levels.held_blocks, 0u);
@@ -163,7 +163,7 @@ TEST_F(LoopTest, RequestsWaitForAWorkerWithinTheGraceAndRunWhenItComes) {
   EXPECT_TRUE(sink().ends.empty());
   StartReplica();
   AnswerAll("x");
-  EXPECT_EQ(sink().text, "x");
+  EXPECT_EQ(sink().text(), "x");
 }
 
 TEST_F(LoopTest, PastTheGraceRequestsAndNewOnesAreUnavailable) {
@@ -195,7 +195,7 @@ TEST_F(LoopTest, ALostWorkerEndsRunningRequestsAtOnceAndTheNextServesNewOnes) {
   StartReplica();
   Submit("r", "abc", 1);
   AnswerAll("z");
-  EXPECT_EQ(sink(1).text, "z");
+  EXPECT_EQ(sink(1).text(), "z");
 }
 
 TEST_F(LoopTest, AHungWorkerIsLostAtTheStepsDeadline) {
@@ -223,7 +223,7 @@ TEST_F(LoopTest, ARefusedPlanIsResynchronisedWithoutTheClientNoticing) {
   ASSERT_FALSE(dialer_.last().unanswered.empty());
   EXPECT_TRUE(dialer_.last().unanswered.front().resets_state);
   AnswerAll("yz");
-  EXPECT_EQ(sink().text, "xyz");
+  EXPECT_EQ(sink().text(), "xyz");
   EXPECT_EQ(observer_.levels.resyncs, 1u);
 }
 
@@ -256,7 +256,7 @@ TEST_F(LoopTest, ASlowReaderIsPausedAndResumedWhenItCatchesUp) {
   const RequestId id = Submit("r", "abc", 30);
   sink().keeps_up = false;
   while (!dialer_.last().unanswered.empty()) Answer();
-  const size_t at_pause = sink().text.size();
+  const size_t at_pause = sink().text().size();
   EXPECT_LE(at_pause, 3u) << "what was in flight still comes";
   EXPECT_EQ(observer_.slow_readers, 1u);
   EXPECT_EQ(observer_.levels.paused, 1u);
@@ -264,7 +264,7 @@ TEST_F(LoopTest, ASlowReaderIsPausedAndResumedWhenItCatchesUp) {
   loop_->ReaderCaughtUp(id);
   Turn();
   Answer();
-  EXPECT_EQ(sink().text.size(), at_pause + 1);
+  EXPECT_EQ(sink().text().size(), at_pause + 1);
 }
 
 TEST_F(LoopTest, AReaderThatStaysBehindEndsWithResourceExhausted) {
@@ -308,7 +308,7 @@ TEST_F(LoopTest, ADrainLetsRunningRequestsFinishAndThenSaysSo) {
   EXPECT_EQ(sink(1).ends.at(0).status.code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(ReasonOf(sink(1).ends.at(0).status), "DRAINING");
   AnswerAll("xy");
-  EXPECT_EQ(sink(0).text, "xy");
+  EXPECT_EQ(sink(0).text(), "xy");
   EXPECT_TRUE(idle);
 }
 

@@ -1,6 +1,7 @@
 #include "scheduler/runtime/session.h"
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,8 +13,10 @@
 namespace octavo {
 namespace {
 
+using ::testing::_;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::Pair;
 
 class SessionTest : public testing::Test {
  protected:
@@ -42,6 +45,21 @@ class SessionTest : public testing::Test {
     generated.outcome = {.position = position, .token_id = token, .logprob = logprob};
     session_->Take(generated, {});
   }
+  // One step that samples a byte for one of several sequences; Flush is left to the test.
+  void Sample(uint32_t index, TokenId token) {
+    GeneratedToken generated;
+    generated.sequence_index = index;
+    generated.outcome = {.position = 3, .token_id = token};
+    session_->Take(generated, {});
+  }
+  void Complete(uint32_t index, FinishReason reason, std::optional<TokenId> stop_token = {}) {
+    session_->Complete({.sequence_index = index, .reason = reason, .stop_token = stop_token});
+  }
+  // The only sequence is complete, and so the request.
+  void FinishOne(FinishReason reason, std::optional<TokenId> stop_token = {}) {
+    Complete(0, reason, stop_token);
+    Finish(reason);
+  }
   void Finish(FinishReason reason, absl::Status status = absl::OkStatus()) {
     RequestFinished finished;
     finished.reason = reason;
@@ -50,13 +68,14 @@ class SessionTest : public testing::Test {
     finished.admitted = absl::UnixEpoch() + absl::Milliseconds(5);
     finished.first_token = absl::UnixEpoch() + absl::Milliseconds(25);
     finished.finished = absl::UnixEpoch() + absl::Milliseconds(125);
-    session_->Finish(finished);
+    outcome_ = session_->Finish(finished);
   }
 
   const std::unique_ptr<Tokenizer> tokenizer_ = ByteTokenizer();
   const std::shared_ptr<FakeSink> sink_ = std::make_shared<FakeSink>();
   std::unique_ptr<Session> session_;
   uint32_t next_position_ = 3;
+  FinishReason outcome_ = FinishReason::kError;
 };
 
 TEST_F(SessionTest, StreamsOneChunkAStepWithCumulativeCounts) {
@@ -73,63 +92,64 @@ TEST_F(SessionTest, StreamsOneChunkAStepWithCumulativeCounts) {
 TEST_F(SessionTest, NeverSplitsACharacterAndEndsHalfOfOneWithTheReplacementCharacter) {
   Start({});
   Steps("\xE2\x82");
-  EXPECT_EQ(sink_->text, "");
+  EXPECT_EQ(sink_->text(), "");
   EXPECT_EQ(sink_->chunks.size(), 2u) << "token ids run ahead of the text";
   Steps("\xAC\xE2\x82");
-  EXPECT_EQ(sink_->text, "\xE2\x82\xAC");
-  Finish(FinishReason::kLength);
-  EXPECT_EQ(sink_->text, "\xE2\x82\xAC\xEF\xBF\xBD");
+  EXPECT_EQ(sink_->text(), "\xE2\x82\xAC");
+  FinishOne(FinishReason::kLength);
+  EXPECT_EQ(sink_->text(), "\xE2\x82\xAC\xEF\xBF\xBD");
 }
 
 TEST_F(SessionTest, EndsAtAStopStringAcrossTokensAndShowsNoByteOfIt) {
   Start({.stop = {"END", "never"}});
   Steps("some E");
-  EXPECT_EQ(sink_->text, "some ");
-  EXPECT_FALSE(session_->kept_token_count());
+  EXPECT_EQ(sink_->text(), "some ");
+  EXPECT_THAT(session_->TakeStopped(), IsEmpty());
   Steps("ND");
-  EXPECT_EQ(session_->kept_token_count(), 8u);
+  EXPECT_THAT(session_->TakeStopped(), ElementsAre(StoppedSequence{0, 8}));
+  EXPECT_THAT(session_->TakeStopped(), IsEmpty()) << "told once";
   Steps("more");
-  Finish(FinishReason::kStopString);
-  EXPECT_EQ(sink_->text, "some ");
+  FinishOne(FinishReason::kStopString);
+  EXPECT_EQ(sink_->text(), "some ");
   ASSERT_EQ(sink_->ends.size(), 1u);
-  EXPECT_EQ(sink_->ends[0].reason, FinishReason::kStopString);
-  EXPECT_EQ(sink_->ends[0].matched_string, "END");
-  EXPECT_EQ(sink_->ends[0].last.usage.completion_tokens, 8u)
-      << "tokens after the match do not count";
+  EXPECT_EQ(sink_->end().reason, FinishReason::kStopString);
+  EXPECT_EQ(sink_->end().matched_string, "END");
+  EXPECT_EQ(sink_->usage.completion_tokens, 8u) << "tokens after the match do not count";
 }
 
 TEST_F(SessionTest, AStopStringWinsOverTheReasonOfTheSameStep) {
   Start({.stop = {"!"}});
   Steps("a!");
-  Finish(FinishReason::kLength);
-  EXPECT_EQ(sink_->ends[0].reason, FinishReason::kStopString);
-  EXPECT_EQ(sink_->text, "a");
+  FinishOne(FinishReason::kLength);
+  EXPECT_EQ(sink_->end().reason, FinishReason::kStopString);
+  EXPECT_EQ(sink_->text(), "a");
 }
 
 TEST_F(SessionTest, TextHeldBackForAStopStringComesOutWhenItIsNone) {
   Start({.stop = {"END"}});
   Steps("xEN");
-  EXPECT_EQ(sink_->text, "x");
-  Finish(FinishReason::kLength);
-  EXPECT_EQ(sink_->text, "xEN");
-  EXPECT_EQ(sink_->ends[0].reason, FinishReason::kLength);
+  EXPECT_EQ(sink_->text(), "x");
+  FinishOne(FinishReason::kLength);
+  EXPECT_EQ(sink_->text(), "xEN");
+  EXPECT_EQ(sink_->end().reason, FinishReason::kLength);
 }
 
 TEST_F(SessionTest, StopStringsCountOnlyAfterMinTokens) {
   Start({.stop = {"a"}, .sampling = {.min_tokens = 3}});
   Steps("aaa");
-  EXPECT_FALSE(session_->kept_token_count());
-  EXPECT_EQ(sink_->text, "aaa");
+  EXPECT_THAT(session_->TakeStopped(), IsEmpty());
+  EXPECT_EQ(sink_->text(), "aaa");
   Steps("a");
-  EXPECT_EQ(session_->kept_token_count(), 4u);
+  EXPECT_THAT(session_->TakeStopped(), ElementsAre(StoppedSequence{0, 4}));
 }
 
 TEST_F(SessionTest, AStopTokenIsAmongTheIdsButNotInTheText) {
   Start({.sampling = {.stop_token_ids = {'.'}}});
   Steps("ok.");
-  Finish(FinishReason::kStopToken);
-  EXPECT_EQ(sink_->text, "ok");
-  EXPECT_EQ(sink_->ends[0].last.usage.completion_tokens, 3u);
+  FinishOne(FinishReason::kStopToken, '.');
+  EXPECT_EQ(sink_->text(), "ok");
+  EXPECT_EQ(sink_->end().matched_token, '.');
+  EXPECT_EQ(sink_->usage.completion_tokens, 3u);
 }
 
 TEST_F(SessionTest, ReturnsLogProbabilitiesBesideTheIds) {
@@ -167,7 +187,7 @@ TEST_F(SessionTest, EchoesWithLogProbabilitiesOnceAllAreKnownAndTakesEachPositio
 
 TEST_F(SessionTest, SaysHowLongEachStageTook) {
   Start({});
-  Finish(FinishReason::kLength);
+  FinishOne(FinishReason::kLength);
   EXPECT_EQ(sink_->ends[0].queue_time, absl::Milliseconds(5));
   EXPECT_EQ(sink_->ends[0].prefill_time, absl::Milliseconds(20));
   EXPECT_EQ(sink_->ends[0].decode_time, absl::Milliseconds(100));
@@ -178,6 +198,128 @@ TEST_F(SessionTest, AnOverridingStatusReplacesTheEnginesButNotSuccess) {
   session_->override_status = absl::UnavailableError("shutting down");
   Finish(FinishReason::kAborted, absl::CancelledError("aborted"));
   EXPECT_EQ(sink_->ends[0].status, absl::UnavailableError("shutting down"));
+}
+
+TEST_F(SessionTest, EachSampleHasItsOwnTextStopStringAndEnd) {
+  Start({.stop = {"!"}, .sequence_count = 3});
+  for (const char* step : {"abc", "d\xC3!", "e\xA9x", "fgx"}) {
+    for (uint32_t i = 0; i < 3; ++i) Sample(i, static_cast<unsigned char>(step[i]));
+    session_->Flush();
+  }
+  EXPECT_THAT(session_->TakeStopped(), ElementsAre(StoppedSequence{2, 2}));
+  EXPECT_THAT(sink_->texts, ElementsAre(Pair(0, "adef"), Pair(1, "b\xC3\xA9g"), Pair(2, "c")));
+  EXPECT_THAT(sink_->sequence_ends,
+              ElementsAre(Pair(
+                  2, SequenceEnd{.reason = FinishReason::kStopString, .matched_string = "!"})));
+  EXPECT_FALSE(session_->complete());
+  Complete(2, FinishReason::kStopString);  // the engine's answer changes nothing
+  Complete(1, FinishReason::kStopToken, 'g');
+  Complete(0, FinishReason::kLength);
+  EXPECT_TRUE(session_->complete());
+  Finish(FinishReason::kLength);
+  EXPECT_EQ(outcome_, FinishReason::kLength);
+  EXPECT_EQ(sink_->sequence_ends[0], (SequenceEnd{.reason = FinishReason::kLength}));
+  EXPECT_EQ(sink_->sequence_ends[1],
+            (SequenceEnd{.reason = FinishReason::kStopToken, .matched_token = 'g'}));
+  EXPECT_EQ(sink_->usage,
+            (UsageCounts{.prompt_tokens = 3, .completion_tokens = 4 + 4 + 2, .cached_tokens = 2}));
+}
+
+TEST_F(SessionTest, ChunksCountTheTokensOfAllSamplesUpToTheirOwn) {
+  Start({.sequence_count = 2});
+  for (const char* step : {"ab", "cd"}) {
+    for (uint32_t i = 0; i < 2; ++i) Sample(i, static_cast<unsigned char>(step[i]));
+    session_->Flush();
+  }
+  ASSERT_EQ(sink_->chunks.size(), 4u);
+  for (uint32_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(sink_->chunks[i].index, i % 2);
+    EXPECT_EQ(sink_->chunks[i].usage.completion_tokens, i + 1);
+  }
+}
+
+TEST_F(SessionTest, ASampleThatIsCompleteAtAStopStringIsNotStoppedAgain) {
+  Start({.stop = {"!"}, .sequence_count = 2});
+  Sample(0, '!');
+  Sample(1, 'a');
+  Complete(0, FinishReason::kLength);
+  session_->Flush();
+  EXPECT_THAT(session_->TakeStopped(), IsEmpty());
+  EXPECT_EQ(sink_->end().reason, FinishReason::kStopString);
+}
+
+TEST_F(SessionTest, WhenAllSamplesMetStopStringsTheRequestEndsWellWhateverTheEngineSays) {
+  Start({.stop = {"!"}, .sequence_count = 2});
+  Sample(0, '!');
+  Sample(1, '!');
+  EXPECT_TRUE(session_->complete());
+  Finish(FinishReason::kCancelled, absl::CancelledError("gone"));
+  EXPECT_TRUE(sink_->ends.at(0).status.ok());
+  EXPECT_EQ(outcome_, FinishReason::kStopString);
+}
+
+TEST_F(SessionTest, ARequestThatFailsHasNoEndForItsOpenSamples) {
+  Start({.stop = {"!"}, .sequence_count = 2});
+  Sample(0, '!');
+  Sample(1, 'a');
+  Finish(FinishReason::kError, absl::InternalError("broken"));
+  EXPECT_EQ(sink_->ends.at(0).status, absl::InternalError("broken"));
+  EXPECT_THAT(sink_->texts, ElementsAre(Pair(0, ""), Pair(1, "a"))) << "what was known is sent";
+  EXPECT_THAT(sink_->sequence_ends, ElementsAre(Pair(0, _)));
+  EXPECT_EQ(outcome_, FinishReason::kError);
+}
+
+TEST_F(SessionTest, TheEchoComesForEachSampleWithTheScoresOfTheOnePrompt) {
+  Start({.sampling = {.logprobs = 0},
+         .sequence_count = 2,
+         .echo = true,
+         .prompt_text = "ab",
+         .prompt = {'a', 'b'}});
+  Score(1, 'b', -1);
+  Sample(0, 'x');
+  Sample(1, 'y');
+  session_->Flush();
+  ASSERT_EQ(sink_->chunks.size(), 4u);
+  for (uint32_t i = 0; i < 2; ++i) {
+    const StreamChunk& echo = sink_->chunks[i];
+    EXPECT_TRUE(echo.is_prompt);
+    EXPECT_EQ(echo.index, i);
+    EXPECT_EQ(echo.text, "ab");
+    EXPECT_THAT(echo.token_ids, ElementsAre('a', 'b'));
+    EXPECT_THAT(echo.logprobs, ElementsAre(TokenAlternatives{},
+                                           TokenAlternatives{.chosen = TokenLogprob{'b', -1}}));
+    EXPECT_EQ(echo.usage.completion_tokens, 0u);
+  }
+}
+
+TEST_F(SessionTest, ABeamSearchShowsItsProgressAndThenItsHypothesesBestFirst) {
+  Start({.sampling = {.stop_token_ids = {'.'}}, .sequence_count = 2});
+  for (const uint32_t length : {1, 2}) {
+    session_->Advance({.token_count = length});
+    session_->Flush();
+  }
+  session_->Flush();
+  ASSERT_EQ(sink_->chunks.size(), 2u);
+  EXPECT_EQ(sink_->chunks[1], (StreamChunk{.usage = {3, 2, 2}}));
+  session_->Complete({.sequence_index = 0,
+                      .reason = FinishReason::kStopToken,
+                      .stop_token = '.',
+                      .tokens = {'o', 'k', '.'},
+                      .score = -0.5f});
+  session_->Complete({.sequence_index = 1,
+                      .reason = FinishReason::kLength,
+                      .tokens = {'o', 'h', '!'},
+                      .score = -0.75f});
+  Finish(FinishReason::kLength);
+  EXPECT_THAT(sink_->texts, ElementsAre(Pair(0, "ok"), Pair(1, "oh!")));
+  EXPECT_EQ(
+      sink_->sequence_ends[0],
+      (SequenceEnd{.reason = FinishReason::kStopToken, .matched_token = '.', .score = -0.5f}));
+  EXPECT_EQ(sink_->sequence_ends[1],
+            (SequenceEnd{.reason = FinishReason::kLength, .score = -0.75f}));
+  EXPECT_THAT(sink_->chunks[2].token_ids, ElementsAre('o', 'k', '.'));
+  EXPECT_EQ(sink_->chunks[2].usage.completion_tokens, 3u);
+  EXPECT_EQ(sink_->usage.completion_tokens, 6u);
 }
 
 }  // namespace
