@@ -230,7 +230,8 @@ absl::StatusOr<SchedulerConfig> ConfigFromFlags() {
   if (absl::GetFlag(FLAGS_context_length) > 0)
     config.context_length = absl::GetFlag(FLAGS_context_length);
   config.limits = {.min_priority = absl::GetFlag(FLAGS_min_priority),
-                   .max_priority = absl::GetFlag(FLAGS_max_priority)};
+                   .max_priority = absl::GetFlag(FLAGS_max_priority),
+                   .max_sequences = 1};  // until the engine has several for a request
   config.log_prompts = absl::GetFlag(FLAGS_log_prompts);
   config.drain_timeout = absl::GetFlag(FLAGS_drain_timeout);
   config.probe_interval = absl::GetFlag(FLAGS_probe_interval);

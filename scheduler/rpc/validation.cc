@@ -12,6 +12,7 @@
 #include "common/wire/errors.h"
 #include "common/wire/step_codec.h"
 #include "scheduler/rpc/chat_prompt.h"
+#include "scheduler/rpc/sequences.h"
 
 namespace octavo {
 namespace {
@@ -189,11 +190,6 @@ absl::Status CheckPlainFields(const v1::GenerateRequest& request, const BorderLi
                                    " (--min_priority, --max_priority)"));
   }
   OCTAVO_RETURN_IF_ERROR(CheckRequestId(request.request_id()));
-  if (request.has_n() && request.n() != 1)
-    return OutOfRange("n", request.n(), "1; parallel samples are not served");
-  if (request.has_beam_width() && request.beam_width() != 1) {
-    return OutOfRange("beam_width", request.beam_width(), "1; beams are not served");
-  }
   if (request.has_max_tokens() && request.max_tokens() < 1)
     return OutOfRange("max_tokens", 0, "at least 1");
   return absl::OkStatus();
@@ -225,6 +221,18 @@ absl::Status CheckLengths(const v1::GenerateRequest& request, size_t prompt_toke
   return absl::OkStatus();
 }
 
+// An echo is repeated for each sequence, with up to 20 alternatives for each token.
+absl::Status CheckEcho(const v1::GenerateRequest& request, uint32_t sequence_count,
+                       size_t prompt_tokens) {
+  if (!request.echo() || sequence_count == 1 || prompt_tokens * sequence_count <= kMaxEchoTokens)
+    return absl::OkStatus();
+  return InvalidField("echo",
+                      absl::StrCat("echo is set, and the prompt's ", prompt_tokens,
+                                   " tokens for each of n = ", sequence_count, " sequences are ",
+                                   prompt_tokens * sequence_count, "; they must be at most ",
+                                   kMaxEchoTokens, ": echo with n = 1"));
+}
+
 // The client's stop tokens and, unless it asked otherwise, the model's end tokens.
 std::vector<TokenId> StopTokens(std::vector<TokenId> given, bool ignore_eos,
                                 const ServedModel& model) {
@@ -252,16 +260,22 @@ absl::StatusOr<Submission> ParseGenerate(const v1::GenerateRequest& request,
   OCTAVO_RETURN_IF_ERROR(CheckModelName(request.model(), model));
   OCTAVO_RETURN_IF_ERROR(CheckPlainFields(request, limits));
   OCTAVO_RETURN_IF_ERROR(CheckSampling(request.sampling(), model));
+  OCTAVO_ASSIGN_OR_RETURN(const RequestedSequences sequences,
+                          ParseSequences(request, limits.max_sequences));
   OCTAVO_ASSIGN_OR_RETURN(TokenizedPrompt prompt, TokenizePrompt(request, model));
   OCTAVO_RETURN_IF_ERROR(CheckLengths(request, prompt.token_ids.size(), model));
+  OCTAVO_RETURN_IF_ERROR(CheckEcho(request, sequences.returned, prompt.token_ids.size()));
   OCTAVO_ASSIGN_OR_RETURN(SamplingParams sampling, wire::DecodeSampling(request.sampling()));
   sampling.stop_token_ids =
       StopTokens(std::move(sampling.stop_token_ids), request.sampling().ignore_eos(), model);
+  if (sequences.beams)
+    sampling.temperature = 0;  // absent means its default elsewhere: nothing is drawn
 
   Submission submission;
   SessionOptions& session = submission.session;
   session.stop.assign(request.stop().begin(), request.stop().end());
   session.sampling = sampling;
+  session.sequence_count = sequences.returned;
   session.prompt_token_count = static_cast<uint32_t>(prompt.token_ids.size());
   if (request.has_max_tokens()) session.max_tokens = request.max_tokens();
   session.echo = request.echo();
@@ -278,6 +292,11 @@ absl::StatusOr<Submission> ParseGenerate(const v1::GenerateRequest& request,
   engine_request.client_request_id = request.request_id();
   engine_request.prompt = std::move(prompt.token_ids);
   engine_request.seed = request.sampling().has_seed() ? request.sampling().seed() : drawn_seed;
+  if (sequences.beams) {
+    engine_request.beams = sequences.beams;
+  } else {
+    engine_request.sample_count = sequences.returned;
+  }
   engine_request.max_tokens = session.max_tokens;
   engine_request.cache_salt = request.cache_salt();
   engine_request.priority = request.priority();

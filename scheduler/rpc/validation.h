@@ -32,11 +32,16 @@ constexpr size_t kMaxCacheSaltBytes = 256;
 constexpr size_t kMaxRequestIdBytes = 128;
 constexpr int kMaxAbortIds = 1024;
 constexpr int kMaxDetokenizeIds = 1 << 20;
+constexpr uint32_t kMaxSamples = 64;
+constexpr uint32_t kMaxBeamWidth = 32;
+constexpr float kMaxLengthPenalty = 10;     // and its negative
+constexpr size_t kMaxEchoTokens = 1 << 18;  // of the prompts echoed for several sequences, together
 
 // What flags limit.
 struct BorderLimits {
   int32_t min_priority = 0;
   int32_t max_priority = 100;
+  uint32_t max_sequences = 256;  // running at once: samples or beams of one request too
 };
 
 // Everything of a submission but request id, sink and deadline. `drawn_seed` is used when the

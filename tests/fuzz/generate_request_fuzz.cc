@@ -3,6 +3,7 @@
 
 #include <glog/logging.h>
 
+#include <cmath>
 #include <cstdint>
 
 #include "common/model/utf8.h"
@@ -34,6 +35,18 @@ void CheckSubmission(const Submission& submission) {
   CHECK(!sampling.logprobs || *sampling.logprobs <= kMaxTopLogprobs);
   for (const auto& [id, bias] : sampling.logit_bias)
     CHECK(id >= 0 && id <= kLastToken && bias >= -100 && bias <= 100);
+  const uint32_t count = submission.session.sequence_count;
+  CHECK(count >= 1 && count <= kMaxSamples);
+  if (request.beams) {
+    CHECK(request.beams->width >= 2 && request.beams->width <= kMaxBeamWidth);
+    CHECK_LE(request.beams->returned, request.beams->width);
+    CHECK_EQ(request.beams->returned, count);
+    CHECK_LE(std::abs(request.beams->length_penalty), kMaxLengthPenalty);
+    CHECK(submission.session.stop.empty() && !sampling.logprobs);
+  } else {
+    CHECK_EQ(request.sample_count, count);
+  }
+  if (submission.session.echo && count > 1) CHECK_LE(count * request.prompt.size(), kMaxEchoTokens);
   CHECK(!FindInvalidUtf8(submission.session.prompt_text));
 }
 
