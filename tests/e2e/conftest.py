@@ -188,22 +188,19 @@ class Server:
         return self.process.stop()
 
 
-class Completion:
-    """A whole stream, read to its end."""
+class Sequence:
+    """One sample or hypothesis of a stream: its chunks, put together."""
 
-    def __init__(self, call):
-        self.call = call
-        self.chunks = []
-        self.error = None
-        try:
-            for chunk in call:
-                self.chunks.append(chunk)
-        except grpc.RpcError as error:
-            self.error = error
+    def __init__(self, chunks):
+        self.chunks = chunks
 
     @property
     def completion_chunks(self):
         return [chunk for chunk in self.chunks if not chunk.is_prompt]
+
+    @property
+    def prompt_chunks(self):
+        return [chunk for chunk in self.chunks if chunk.is_prompt]
 
     @property
     def text(self):
@@ -220,6 +217,36 @@ class Completion:
     @property
     def last(self):
         return self.chunks[-1]
+
+
+class Completion(Sequence):
+    """A whole stream, read to its end. What it says of text and tokens holds for streams of one sequence."""
+
+    def __init__(self, call):
+        super().__init__([])
+        self.call = call
+        self.error = None
+        try:
+            for chunk in call:
+                self.chunks.append(chunk)
+        except grpc.RpcError as error:
+            self.error = error
+
+    @property
+    def progress(self):
+        """Of a beam search: how long its beams were, step by step."""
+        return [chunk.usage.completion_tokens for chunk in self.chunks if not chunk.token_ids and not chunk.finish_reason]
+
+    @property
+    def sequences(self):
+        """By index. The stream must have ended well: each sequence ends once, and nothing of it follows."""
+        assert self.error is None, self.error
+        count = 1 + max(chunk.index for chunk in self.chunks)
+        sequences = [Sequence([chunk for chunk in self.chunks if chunk.index == i and (chunk.token_ids or chunk.finish_reason)])
+                     for i in range(count)]
+        for sequence in sequences:
+            assert [bool(chunk.finish_reason) for chunk in sequence.chunks] == [False] * (len(sequence.chunks) - 1) + [True]
+        return sequences
 
 
 def error_details(error, kind):

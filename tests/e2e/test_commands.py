@@ -78,6 +78,9 @@ def test_capacity_plans_from_a_model_file():
     (["capacity", "--trace", "/nonexistent"], "cannot open /nonexistent"),
     (["serve", "--num_blocks", "9"], "octavo serve does not take --num_blocks, which is a flag of octavo capacity; flags of the scheduler go after --"),
     (["top", "--temperature", "1"], "octavo top does not take --temperature, which is a flag of octavo generate and octavo chat"),
+    (["chat", "--n", "2"], "octavo chat does not take --n, which is a flag of octavo generate"),
+    (["chat", "--beam_width", "2"], "octavo chat does not take --beam_width, which is a flag of octavo generate"),
+    (["generate", "--early_stopping", "sometimes", "Hello"], '--early_stopping is "sometimes"; it must be heuristic, always or never'),
 ])
 def test_a_bad_command_line_is_refused_with_what_to_do(arguments, complaint):
     run = octavo(*arguments)

@@ -47,7 +47,6 @@ int Chat(const std::vector<std::string>& arguments) {
     }
     AddMessage(chat, "user", line);
     const Answer answer = Stream(channel, request);
-    std::cout << "\n" << std::flush;
     if (answer.status.ok()) {
       AddMessage(chat, "assistant", answer.text);
       std::cerr << "[" << Summary(channel, answer) << "]\n";

@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <iostream>
@@ -18,6 +19,7 @@
 #include "grpcpp/security/credentials.h"
 #include "octavo/v1/admin_service.grpc.pb.h"
 #include "octavo/v1/generation_service.grpc.pb.h"
+#include "tools/octavo/answer_printer.h"
 
 ABSL_FLAG(std::string, server, "127.0.0.1:7000",
           "Where the scheduler listens: host:port or unix:/path.");
@@ -102,18 +104,20 @@ Answer Stream(const std::shared_ptr<grpc::Channel>& channel, const v1::GenerateR
   Answer answer;
   const auto start = std::chrono::steady_clock::now();
   const auto reader = stub->Generate(&context, request);
+  AnswerPrinter printer(request, &std::cout, isatty(STDERR_FILENO) != 0 ? &std::cerr : nullptr);
   v1::GenerateResponse chunk;
   while (reader->Read(&chunk)) {
     if (answer.usage.completion_tokens() == 0 && chunk.usage().completion_tokens() > 0) {
       answer.first_token_seconds = Seconds(std::chrono::steady_clock::now() - start).count();
     }
-    std::cout << chunk.text() << std::flush;
+    printer.Take(chunk);
     answer.text += chunk.text();
     answer.request_id = chunk.request_id();
     answer.usage = chunk.usage();
     answer.finish_reason = chunk.finish_reason();
   }
   answer.status = wire::FromGrpc(reader->Finish());
+  printer.Finish();
   answer.total_seconds = Seconds(std::chrono::steady_clock::now() - start).count();
   return answer;
 }

@@ -35,8 +35,8 @@ struct Answer {
   double total_seconds = 0;
 };
 
-// Sends `request` and prints text to stdout as it comes. Ctrl-C cancels the request and ends the
-// answer with CANCELLED.
+// Sends `request` and prints the answer to stdout as it comes (answer_printer.h). Ctrl-C cancels
+// the request and ends the answer with CANCELLED.
 Answer Stream(const std::shared_ptr<grpc::Channel>& channel, const v1::GenerateRequest& request);
 
 // "41 tokens, 62.1 tok/s, first after 0.21 s; prompt 37 tokens, 0 cached; 5 blocks of 16 tokens".
