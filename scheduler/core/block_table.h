@@ -40,6 +40,14 @@ class BlockTable {
     digest_ += added;
     return added;
   }
+  // The entry, which the worker has, names another block now than `before`. Returns the change of
+  // the digest of all tables.
+  uint64_t MarkChanged(SequenceId sequence, uint32_t index, BlockId before) {
+    const uint64_t change =
+        EntryDigest(sequence, index, blocks_[index]) - EntryDigest(sequence, index, before);
+    digest_ += change;
+    return change;
+  }
   // The worker has dropped the table.
   void MarkForgotten() {
     sent_count_ = 0;

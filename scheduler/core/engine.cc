@@ -57,27 +57,52 @@ Request* Engine::FindLive(RequestId request_id) {
   return it == requests_.end() ? nullptr : it->second.get();
 }
 
-absl::Status Engine::CheckFits(uint32_t prompt_token_count,
-                               std::optional<uint32_t> max_tokens) const {
+absl::Status Engine::CheckFits(uint32_t prompt_token_count, std::optional<uint32_t> max_tokens,
+                               uint32_t sequence_count) const {
   if (!replica_) return absl::OkStatus();  // looked at again when there is a pool
   // The last token is never computed: nothing follows it.
   const uint64_t tokens = uint64_t{prompt_token_count} + max_tokens.value_or(1) - 1;
   const KvLayout& layout = replica_->ledger.layout();
   const uint32_t capacity = replica_->ledger.pool().capacity();
-  const uint64_t needed = layout.BlocksFor(tokens);
+  // Whole prompt blocks stay shared, and all of them where nobody writes after the prompt.
+  const uint64_t shared = tokens == prompt_token_count ? layout.BlocksFor(tokens)
+                                                       : prompt_token_count / layout.block_size;
+  const uint64_t needed = shared + sequence_count * (layout.BlocksFor(tokens) - shared);
   if (needed <= capacity) return absl::OkStatus();
   return WithReason(
       absl::FailedPreconditionError(absl::StrCat(
           "a prompt of ", prompt_token_count, " tokens",
-          max_tokens ? absl::StrCat(" and max_tokens ", *max_tokens) : std::string(), " take ",
-          needed, " blocks of ", layout.block_size, " tokens; the whole pool has ", capacity,
-          ": shorten it, or start with a larger --num_blocks")),
+          max_tokens ? absl::StrCat(" and max_tokens ", *max_tokens) : std::string(),
+          sequence_count > 1 ? absl::StrCat(", ", sequence_count, " times,") : std::string(),
+          " take ", needed, " blocks of ", layout.block_size, " tokens; the whole pool has ",
+          capacity, ": shorten it, or start with a larger --num_blocks")),
       "CANNOT_FIT",
       {{"prompt_tokens", prompt_token_count},
        {"max_tokens", max_tokens.value_or(1)},
        {"needed_blocks", needed},
        {"block_size", layout.block_size},
        {"pool_blocks", capacity}});
+}
+
+absl::Status Engine::CheckSampleCount(const SubmitRequest& event) const {
+  const uint32_t count = event.sample_count;
+  if (count < 1 || count > kMaxSampleCount) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("n is ", count, "; it must be 1 to ", kMaxSampleCount));
+  }
+  if (count > options_.max_sequences) {
+    return WithReason(
+        absl::FailedPreconditionError(absl::StrCat(
+            "n is ", count, "; at most ", options_.max_sequences,
+            " sequences run at once: ask for fewer, or start with a larger --max_sequences")),
+        "TOO_MANY_SEQUENCES", {{"sequences", count}, {"limit", options_.max_sequences}});
+  }
+  if (count > 1 && options_.kv_policy != KvPolicy::kPaged) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("n is ", count, "; with --kv_policy=", KvPolicyName(options_.kv_policy),
+                     ", under which sequences share no blocks, it must be 1"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Engine::CheckSubmit(const SubmitRequest& event, absl::Time now) const {
@@ -107,7 +132,9 @@ absl::Status Engine::CheckSubmit(const SubmitRequest& event, absl::Time now) con
                                               "\" is running; choose another id")),
         "DUPLICATE_REQUEST_ID", {{"request_id", event.client_request_id}});
   }
-  OCTAVO_RETURN_IF_ERROR(CheckFits(static_cast<uint32_t>(prompt), event.max_tokens));
+  OCTAVO_RETURN_IF_ERROR(CheckSampleCount(event));
+  OCTAVO_RETURN_IF_ERROR(
+      CheckFits(static_cast<uint32_t>(prompt), event.max_tokens, event.sample_count));
   return CheckQueueHasRoom(prompt, now);
 }
 
@@ -153,7 +180,6 @@ void Engine::On(SubmitRequest event, absl::Time now, Actions& actions) {
     actions.push_back(RequestRefused{event.request_id, std::move(status)});
     return;
   }
-  last_sequence_id_ = SequenceId(last_sequence_id_.value() + 1);
   auto request = std::make_unique<Request>(Request{
       .id = event.request_id,
       .client_request_id = std::move(event.client_request_id),
@@ -162,24 +188,33 @@ void Engine::On(SubmitRequest event, absl::Time now, Actions& actions) {
       .no_cache = event.no_cache,
       .deadline = event.deadline,
       .submitted = now,
+      .priority = event.priority,
+      .prompt_token_count = static_cast<uint32_t>(event.prompt.size()),
+      .seed = event.seed,
+      .sample_count = event.sample_count,
+      .unborn_count = event.sample_count - 1,
   });
   Sequence sequence;
-  sequence.id = last_sequence_id_;
-  sequence.key = {event.priority, ++last_arrival_};
+  // Sample i has the i-th of these ids and places in the order of arrival.
+  sequence.id = SequenceId(last_sequence_id_.value() + 1);
+  sequence.key = {event.priority, last_arrival_ + 1};
+  last_sequence_id_ = SequenceId(last_sequence_id_.value() + event.sample_count);
+  last_arrival_ += event.sample_count;
   sequence.request = request.get();
   sequence.seed = event.seed;
   sequence.prompt_token_count = static_cast<uint32_t>(event.prompt.size());
   sequence.stop =
       MakeStopRule(event.sampling.stop_token_ids, event.sampling.min_tokens, event.max_tokens,
                    sequence.prompt_token_count, options_.context_length);
+  request->max_tokens = sequence.stop.max_tokens;
   sequence.sampling = std::move(event.sampling);
   sequence.tokens = std::move(event.prompt);
   if (waiting_count_ == 0) drain_rate_.Restart(now);
   ++waiting_count_;
   waiting_tokens_ += sequence.prompt_token_count;
   const QueueKey key = sequence.key;
-  request->sequence = sequences_.Add(std::move(sequence));
-  queue_.Push(key, request->sequence);
+  request->sequences = {sequences_.Add(std::move(sequence))};
+  queue_.Push(key, request->sequences[0]);
   if (!request->client_request_id.empty()) {
     request_of_client_id_[request->client_request_id] = request->id;
   }
@@ -195,29 +230,41 @@ void Engine::On(const CancelRequest& event, absl::Time now, Actions& actions) {
     ++counters_.ignored_commands;
     return;
   }
-  Finish(request->sequence,
-         {.reason = ReasonOf(event.reason), .status = StatusOf(ReasonOf(event.reason))}, now,
-         actions);
+  FinishRequest(*request,
+                {.reason = ReasonOf(event.reason), .status = StatusOf(ReasonOf(event.reason))}, now,
+                actions);
 }
 
 void Engine::On(const StopSequence& event, absl::Time now, Actions& actions) {
   Request* request = FindLive(event.request_id);
-  if (request == nullptr || event.sequence_index != 0) {
+  std::optional<SequenceSlot> slot;
+  if (request != nullptr) {
+    for (const SequenceSlot it : request->sequences) {
+      if (sequences_[it].index == event.sequence_index) slot = it;
+    }
+  }
+  // Of several samples, one without a token cannot have a stop string, and a stem must not end
+  // alone before the others are born.
+  if (!slot || (request->sample_count > 1 && sequences_[*slot].output_count() == 0)) {
     ++counters_.ignored_commands;
     return;
   }
-  Finish(request->sequence,
-         {.reason = FinishReason::kStopString, .kept_token_count = event.kept_token_count}, now,
-         actions);
+  Finish(*slot, {.reason = FinishReason::kStopString, .kept_token_count = event.kept_token_count},
+         now, actions);
 }
 
 void Engine::On(const PauseRequest& event, absl::Time, Actions&) {
   Request* request = FindLive(event.request_id);
-  if (request == nullptr || sequences_[request->sequence].is_paused()) {
+  if (request == nullptr || request->paused) {
     ++counters_.ignored_commands;
     return;
   }
-  Sequence& sequence = sequences_[request->sequence];
+  request->paused = true;
+  for (const SequenceSlot slot : request->sequences) Pause(slot);
+}
+
+void Engine::Pause(SequenceSlot slot) {
+  Sequence& sequence = sequences_[slot];
   ++paused_count_;
   if (sequence.is_running()) {
     Move(sequence, SequenceState::kPausedRunning);
@@ -229,17 +276,22 @@ void Engine::On(const PauseRequest& event, absl::Time, Actions&) {
 
 void Engine::On(const ResumeRequest& event, absl::Time, Actions&) {
   Request* request = FindLive(event.request_id);
-  if (request == nullptr || !sequences_[request->sequence].is_paused()) {
+  if (request == nullptr || !request->paused) {
     ++counters_.ignored_commands;
     return;
   }
-  Sequence& sequence = sequences_[request->sequence];
+  request->paused = false;
+  for (const SequenceSlot slot : request->sequences) Resume(slot);
+}
+
+void Engine::Resume(SequenceSlot slot) {
+  Sequence& sequence = sequences_[slot];
   --paused_count_;
   if (sequence.is_running()) {
     Move(sequence, SequenceState::kRunning);
   } else {
     Move(sequence, SequenceState::kWaiting);
-    queue_.Push(sequence.key, request->sequence);
+    queue_.Push(sequence.key, slot);
   }
 }
 
@@ -254,18 +306,15 @@ void Engine::On(const Tick&, absl::Time, Actions&) {}
 
 void Engine::ExpireDeadlines(absl::Time now, Actions& actions) {
   while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
-    const Request& request = *requests_.at(deadlines_.begin()->second);
-    Finish(request.sequence,
-           {.reason = FinishReason::kDeadline, .status = StatusOf(FinishReason::kDeadline)}, now,
-           actions);
+    FinishRequest(*requests_.at(deadlines_.begin()->second),
+                  {.reason = FinishReason::kDeadline, .status = StatusOf(FinishReason::kDeadline)},
+                  now, actions);
   }
 }
 
-void Engine::Finish(SequenceSlot slot, Ending ending, absl::Time now, Actions& actions) {
+void Engine::Withdraw(SequenceSlot slot) {
   Sequence& sequence = sequences_[slot];
-  Request& request = *sequence.request;
   paused_count_ -= sequence.is_paused();
-  RequestRecord record = MakeRecord(request);  // with the blocks it held to the end
   if (sequence.is_running()) {
     Vacate(slot);
   } else {
@@ -274,28 +323,62 @@ void Engine::Finish(SequenceSlot slot, Ending ending, absl::Time now, Actions& a
     waiting_tokens_ -= sequence.prompt_token_count;
   }
   Move(sequence, SequenceState::kEnded);
-  ++counters_.requests_finished[static_cast<size_t>(ending.reason)];
-  if (waiting_count_ > 0) drain_rate_.OnRequestEnded(now, sequence.prompt_token_count);
+  std::erase(sequence.request->sequences, slot);
+}
 
+void Engine::EndSequence(SequenceSlot slot, const Ending& ending) {
+  Sequence& sequence = sequences_[slot];
+  Request& request = *sequence.request;
+  SequenceRecord record = MakeSequenceRecord(sequence);  // with the blocks it held to the end
   record.state = SequenceState::kEnded;
+  record.finish_reason = ending.reason;
+  Withdraw(slot);
+  request.completion_token_count += ending.kept_token_count.value_or(sequence.output_count());
+  request.ended.push_back(std::move(record));
+  sequences_.Remove(slot);
+}
+
+void Engine::Finish(SequenceSlot slot, Ending ending, absl::Time now, Actions& actions) {
+  Sequence& sequence = sequences_[slot];
+  Request& request = *sequence.request;
+  if (ending.status.ok()) {
+    SequenceFinished finished{
+        .request_id = request.id,
+        .sequence_index = sequence.index,
+        .reason = ending.reason,
+        .stop_token = ending.stop_token,
+        .completion_token_count = ending.kept_token_count.value_or(sequence.output_count())};
+    actions.push_back(finished);
+    EndSequence(slot, ending);
+    // A stem that ends before its prompt is computed takes its siblings with it.
+    finished.completion_token_count = 0;
+    for (uint32_t index = 1; index <= request.unborn_count; ++index) {
+      finished.sequence_index = index;
+      actions.push_back(finished);
+    }
+    if (!request.sequences.empty()) return;
+  }
+  FinishRequest(request, std::move(ending), now, actions);
+}
+
+void Engine::FinishRequest(Request& request, Ending ending, absl::Time now, Actions& actions) {
+  const auto left = request.sequences;
+  for (const SequenceSlot slot : left) EndSequence(slot, ending);
+  ++counters_.requests_finished[static_cast<size_t>(ending.reason)];
+  if (waiting_count_ > 0) drain_rate_.OnRequestEnded(now, request.prompt_token_count);
+
+  RequestRecord record = MakeRecord(request);
   record.finish_reason = ending.reason;
   record.finished = now;
   ended_.push_back(std::move(record));
   if (ended_.size() > options_.ended_request_count) ended_.pop_front();
 
-  if (ending.status.ok()) {
-    actions.push_back(SequenceFinished{
-        .request_id = request.id,
-        .reason = ending.reason,
-        .stop_token = ending.stop_token,
-        .completion_token_count = ending.kept_token_count.value_or(sequence.output_count())});
-  }
   actions.push_back(RequestFinished{
       .request_id = request.id,
       .reason = ending.reason,
       .status = std::move(ending.status),
-      .prompt_token_count = sequence.prompt_token_count,
-      .completion_token_count = ending.kept_token_count.value_or(sequence.output_count()),
+      .prompt_token_count = request.prompt_token_count,
+      .completion_token_count = request.completion_token_count,
       .cached_token_count = request.cached_token_count,
       .preemption_count = request.preemption_count,
       .submitted = request.submitted,
@@ -305,7 +388,6 @@ void Engine::Finish(SequenceSlot slot, Ending ending, absl::Time now, Actions& a
   });
   if (!request.client_request_id.empty()) request_of_client_id_.erase(request.client_request_id);
   if (request.deadline != absl::InfiniteFuture()) deadlines_.erase({request.deadline, request.id});
-  sequences_.Remove(slot);
   requests_.erase(request.id);
 }
 

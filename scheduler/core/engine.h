@@ -75,7 +75,10 @@ class Engine {
   // Live, or among the last that ended.
   std::optional<RequestRecord> FindRequest(RequestId request_id) const;
   std::optional<RequestRecord> FindRequest(absl::string_view client_request_id) const;
-  // Live requests only. Empty entries while it waits.
+  // Of a live request: its live sequences, in the order of their indexes. Empty entries of those
+  // that wait.
+  std::vector<BlockTableRecord> BlockTablesOf(RequestId request_id) const;
+  // The first of them.
   std::optional<BlockTableRecord> BlockTableOf(RequestId request_id) const;
   // Blocks [first, first + limit) of the pool.
   std::vector<BlockRecord> ListBlocks(uint32_t first, uint32_t limit) const;
@@ -112,12 +115,22 @@ class Engine {
   absl::Status CheckSubmit(const SubmitRequest& event, absl::Time now) const;
   // ResourceExhausted with what waits, the limit, and when to come back (drain_rate.h).
   absl::Status CheckQueueHasRoom(uint64_t prompt_tokens, absl::Time now) const;
-  // FailedPrecondition with the numbers if the pool could never hold it.
-  absl::Status CheckFits(uint32_t prompt_token_count, std::optional<uint32_t> max_tokens) const;
+  // FailedPrecondition with the numbers if the pool could never hold all its sequences at once.
+  absl::Status CheckFits(uint32_t prompt_token_count, std::optional<uint32_t> max_tokens,
+                         uint32_t sequence_count) const;
+  absl::Status CheckSampleCount(const SubmitRequest& event) const;
   void ExpireDeadlines(absl::Time now, Actions& actions);
   Request* FindLive(RequestId request_id);
-  // The only end of an accepted request.
+  // The end of a sequence, and of its request if no other one is left. An ending that is not OK is
+  // that of the whole request.
   void Finish(SequenceSlot slot, Ending ending, absl::Time now, Actions& actions);
+  void EndSequence(SequenceSlot slot, const Ending& ending);
+  // The only end of an accepted request. Its sequences that are left end with it.
+  void FinishRequest(Request& request, Ending ending, absl::Time now, Actions& actions);
+  // Out of the queue or the running, off the worker, without blocks; in no request's list.
+  void Withdraw(SequenceSlot slot);
+  void Pause(SequenceSlot slot);
+  void Resume(SequenceSlot slot);
 
   // engine_plan.cc: applying what the planner chose.
   void Admit(Admission& admission, absl::Time now, Actions& actions);
@@ -131,6 +144,16 @@ class Engine {
   void AddRow(const ChosenRow& row, StepPlan& plan, StepInFlight& flight);
   void NoteSharing(const ChosenRow& row, const PrefixHit& hit, uint32_t index,
                    StepInFlight& flight);
+  // The part of a block that a hit ends with becomes the table's own.
+  void CopyRun(const PrefixHit& hit, const BlockTable& table, StepPlan& plan);
+  // What the worker must know before the row that is about to be added: the sequence itself, and
+  // the blocks it does not have in its table yet.
+  void SendState(Sequence& sequence, StepPlan& plan);
+  void AddToRunning(SequenceSlot slot);
+
+  // engine_fork.cc: parallel samples.
+  void BearSiblings(SequenceSlot stem, StepPlan& plan, StepInFlight& flight);
+  void CopyTail(Sequence& sequence, StepPlan& plan);
 
   // engine_results.cc: what replicas tell.
   void On(StepCompleted event, absl::Time now, Actions& actions);
@@ -149,8 +172,10 @@ class Engine {
   void LoseReplica(const absl::Status& status, absl::Time now, Actions& actions);
 
   // engine_views.cc, engine_invariants.cc
+  SequenceRecord MakeSequenceRecord(const Sequence& sequence) const;
   RequestRecord MakeRecord(const Request& request) const;
-  absl::Status CheckSequence(const Request& request) const;
+  BlockTableRecord MakeTableRecord(const Sequence& sequence) const;
+  absl::Status CheckSequence(const Request& request, const Sequence& sequence) const;
   absl::Status CheckReplica() const;
 
   const EngineOptions options_;

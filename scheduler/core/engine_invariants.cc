@@ -23,9 +23,9 @@ absl::Status Differs(const char* what, uint64_t kept, uint64_t counted) {
 
 }  // namespace
 
-absl::Status Engine::CheckSequence(const Request& request) const {
-  const Sequence& sequence = sequences_[request.sequence];
+absl::Status Engine::CheckSequence(const Request& request, const Sequence& sequence) const {
   if (sequence.request != &request) return Fault(sequence, "it does not know its request");
+  if (sequence.is_paused() != request.paused) return Fault(sequence, "its request is not");
   if (sequence.state == SequenceState::kEnded) return Fault(sequence, "it has ended and is here");
   if (sequence.pending_samples > 2) {
     return Fault(sequence, absl::StrCat(sequence.pending_samples, " samples are pending"));
@@ -35,8 +35,8 @@ absl::Status Engine::CheckSequence(const Request& request) const {
                                         sequence.stop.max_tokens, " tokens and goes on"));
   }
   if (!sequence.is_running()) {
-    if (!sequence.table.empty() || sequence.written != 0 || sequence.planned != 0 ||
-        sequence.on_worker || sequence.target_blocks != 0) {
+    if (!sequence.table.empty() || sequence.shares_tail || sequence.written != 0 ||
+        sequence.planned != 0 || sequence.on_worker || sequence.target_blocks != 0) {
       return Fault(sequence, "it waits and has blocks, written tokens or a place on the worker");
     }
     return absl::OkStatus();
@@ -61,6 +61,8 @@ absl::Status Engine::CheckSequence(const Request& request) const {
                                         sequence.planned / layout.block_size, " planned ones"));
   }
   for (uint32_t i = sequence.table.indexed_count(); i < sequence.table.size(); ++i) {
+    // Another one may have written and indexed what it inherited.
+    if ((i + 1) * layout.block_size <= sequence.inherited) continue;
     if (replica_->ledger.index().Contains(sequence.table[i])) {
       return Fault(sequence, absl::StrCat("block ", sequence.table[i].value(), " at index ", i,
                                           " is indexed and will be written"));
@@ -82,6 +84,7 @@ absl::Status Engine::CheckReplica() const {
   std::vector<uint32_t> references(replica.ledger.pool().capacity(), 0);
   uint64_t digest = 0;
   uint32_t promised = 0;
+  uint32_t unborn = 0;
   const Sequence* before = nullptr;
   for (const SequenceSlot slot : replica.running) {
     const Sequence& sequence = sequences_[slot];
@@ -91,6 +94,7 @@ absl::Status Engine::CheckReplica() const {
     }
     before = &sequence;
     promised += sequence.promised_blocks();
+    unborn += sequence.request->unborn_count;
     for (uint32_t i = 0; i < sequence.table.size(); ++i) {
       ++references[sequence.table[i].value()];
       if (sequence.on_worker && i < sequence.table.sent_count()) {
@@ -114,6 +118,7 @@ absl::Status Engine::CheckReplica() const {
   if (promised != replica.promised_blocks) {
     return Differs("promised blocks", replica.promised_blocks, promised);
   }
+  if (unborn != replica.unborn_count) return Differs("unborn", replica.unborn_count, unborn);
   if (promised > replica.ledger.available_count()) {
     return Differs("promised blocks of those available", promised,
                    replica.ledger.available_count());
@@ -124,8 +129,9 @@ absl::Status Engine::CheckReplica() const {
     return Differs("steps in flight", replica.in_flight.size(),
                    replica.last_planned.value() - replica.last_settled.value());
   }
-  if (replica.running.size() > options_.max_sequences) {
-    return Differs("running sequences at most", options_.max_sequences, replica.running.size());
+  if (replica.running.size() + unborn > options_.max_sequences) {
+    return Differs("running and unborn sequences at most", options_.max_sequences,
+                   replica.running.size() + unborn);
   }
   return absl::OkStatus();
 }
@@ -138,24 +144,29 @@ absl::Status Engine::CheckInvariants() const {
   uint64_t waiting_tokens = 0;
   size_t deadlines = 0;
   size_t names = 0;
+  size_t sequences = 0;
   for (const auto& [id, request] : requests_) {
-    OCTAVO_RETURN_IF_ERROR(CheckSequence(*request));
-    const Sequence& sequence = sequences_[request->sequence];
-    running += sequence.is_running();
-    paused += sequence.is_paused();
-    if (!sequence.is_running()) {
-      ++waiting;
-      waiting_tokens += sequence.prompt_token_count;
-      queued += sequence.state == SequenceState::kWaiting;
+    for (const SequenceSlot slot : request->sequences) {
+      const Sequence& sequence = sequences_[slot];
+      OCTAVO_RETURN_IF_ERROR(CheckSequence(*request, sequence));
+      running += sequence.is_running();
+      paused += sequence.is_paused();
+      if (!sequence.is_running()) {
+        ++waiting;
+        waiting_tokens += sequence.prompt_token_count;
+        queued += sequence.state == SequenceState::kWaiting;
+      }
     }
+    sequences += request->sequences.size();
+    const size_t all = request->sequences.size() + request->ended.size() + request->unborn_count;
+    if (all != request->sample_count) return Differs("samples", request->sample_count, all);
+    if (request->sequences.empty()) return Differs("live sequences at least", 1, 0);
     deadlines += deadlines_.contains({request->deadline, id});
     names += !request->client_request_id.empty();
   }
-  if (sequences_.size() != requests_.size()) {
-    return Differs("sequences", sequences_.size(), requests_.size());
-  }
-  if (waiting != waiting_count_) return Differs("waiting requests", waiting_count_, waiting);
-  if (paused != paused_count_) return Differs("paused requests", paused_count_, paused);
+  if (sequences != sequences_.size()) return Differs("sequences", sequences_.size(), sequences);
+  if (waiting != waiting_count_) return Differs("waiting sequences", waiting_count_, waiting);
+  if (paused != paused_count_) return Differs("paused sequences", paused_count_, paused);
   if (waiting_tokens != waiting_tokens_) {
     return Differs("waiting tokens", waiting_tokens_, waiting_tokens);
   }

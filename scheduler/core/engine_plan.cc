@@ -53,12 +53,8 @@ void Engine::Admit(Admission& admission, absl::Time now, Actions& actions) {
   sequence.prefix_wait = {};
   sequence.target_blocks = admission.target_blocks;
   replica_->promised_blocks += sequence.promised_blocks();
-  auto& running = replica_->running;
-  running.insert(std::upper_bound(running.begin(), running.end(), admission.slot,
-                                  [this](SequenceSlot a, SequenceSlot b) {
-                                    return sequences_[a].key < sequences_[b].key;
-                                  }),
-                 admission.slot);
+  replica_->unborn_count += request.unborn_count;
+  AddToRunning(admission.slot);
   if (request.admitted.has_value()) {
     if (sequence.given_up > sequence.planned) {
       counters_.recomputed_tokens += sequence.given_up - sequence.planned;
@@ -77,6 +73,15 @@ void Engine::Admit(Admission& admission, absl::Time now, Actions& actions) {
   }
   actions.push_back(
       RequestAdmitted{request.id, request.cached_token_count, now - request.submitted});
+}
+
+void Engine::AddToRunning(SequenceSlot slot) {
+  auto& running = replica_->running;
+  running.insert(std::upper_bound(running.begin(), running.end(), slot,
+                                  [this](SequenceSlot a, SequenceSlot b) {
+                                    return sequences_[a].key < sequences_[b].key;
+                                  }),
+                 slot);
 }
 
 void Engine::Preempt(SequenceSlot slot) {
@@ -102,6 +107,7 @@ void Engine::Vacate(SequenceSlot slot) {
   auto& running = replica_->running;
   running.erase(std::find(running.begin(), running.end(), slot));
   replica_->promised_blocks -= sequence.promised_blocks();
+  if (sequence.index == 0) replica_->unborn_count -= sequence.request->unborn_count;
   sequence.target_blocks = 0;
   if (sequence.on_worker) {
     replica_->digest -= sequence.table.digest();
@@ -120,6 +126,10 @@ void Engine::Vacate(SequenceSlot slot) {
   }
   sequence.written = 0;
   sequence.planned = 0;
+  sequence.shares_tail = false;
+  sequence.inherited = 0;
+  sequence.copy_step = {};
+  sequence.copy_floor = 0;
 }
 
 StepPlan Engine::MakePlan(const PlanChoice& choice) {
@@ -137,23 +147,30 @@ StepPlan Engine::MakePlan(const PlanChoice& choice) {
   plan.layer_groups[0].new_block_counts.reserve(rows.size());
   StepInFlight flight{.step = plan.step};
   flight.rows.reserve(rows.size());
-  for (const ChosenRow& row : rows) AddRow(row, plan, flight);
-  auto row = static_cast<uint32_t>(rows.size() - choice.admitted.size());
-  for (const Admission& admission : choice.admitted) {
-    const PrefixHit& hit = admission.hit;
-    NoteSharing(rows[row], hit, row, flight);
-    ++row;
-    if (hit.run.token_count == 0) continue;
-    plan.layer_groups[0].copies.push_back(
-        {.source = hit.run.block,
-         .destination = sequences_[admission.slot].table[hit.block_count()],
-         .token_count = hit.run.token_count});
-    replica.ledger.ReleaseAfter(plan.step, hit.run.block);
+  const size_t first_admitted = rows.size() - choice.admitted.size();
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const SequenceSlot slot = rows[i].slot;
+    AddRow(rows[i], plan, flight);
+    if (i >= first_admitted) {
+      const PrefixHit& hit = choice.admitted[i - first_admitted].hit;
+      NoteSharing(rows[i], hit, static_cast<uint32_t>(flight.rows.size() - 1), flight);
+      if (hit.run.token_count > 0) CopyRun(hit, sequences_[slot].table, plan);
+    }
+    if (flight.rows.back().samples && sequences_[slot].request->unborn_count > 0) {
+      BearSiblings(slot, plan, flight);
+    }
   }
   plan.layer_groups[0].digest = replica.digest;
   flight.digest = replica.digest;
   replica.in_flight.push_back(std::move(flight));
   return plan;
+}
+
+void Engine::CopyRun(const PrefixHit& hit, const BlockTable& table, StepPlan& plan) {
+  plan.layer_groups[0].copies.push_back({.source = hit.run.block,
+                                         .destination = table[hit.block_count()],
+                                         .token_count = hit.run.token_count});
+  replica_->ledger.ReleaseAfter(plan.step, hit.run.block);
 }
 
 // Whom the row of an admission relies on for blocks that are still to be filled.
@@ -183,6 +200,8 @@ void Engine::AddRow(const ChosenRow& row, StepPlan& plan, StepInFlight& flight) 
   // The worker feeds back what it sampled in the step before, and no other.
   CHECK(!feeds_sampled || sequence.last_step.value() + 1 == plan.step.value());
 
+  if (row.copies_tail) CopyTail(sequence, plan);
+  sequence.shares_tail = false;
   replica.promised_blocks -= sequence.promised_blocks();
   if (row.shared_block_count > 0) {
     replica.ledger.ShareBeginning(sequences_[row.shared_from].table, row.shared_block_count,
@@ -192,21 +211,7 @@ void Engine::AddRow(const ChosenRow& row, StepPlan& plan, StepInFlight& flight) 
   replica.promised_blocks += sequence.promised_blocks();
 
   const bool scores = sequence.scores_due() && first + 1 < sequence.prompt_token_count;
-  if (!sequence.on_worker) {
-    SequenceStart start{.sequence_id = sequence.id,
-                        .seed = sequence.seed,
-                        .prompt_token_count = sequence.prompt_token_count,
-                        .sampling = sequence.sampling};
-    if (sequence.sampling.needs_history() || sequence.scores_due()) start.history = sequence.tokens;
-    plan.starts.push_back(std::move(start));
-    sequence.on_worker = true;
-  }
-  LayerGroupChange& change = plan.layer_groups[0];
-  const auto new_blocks = sequence.table.blocks().subspan(sequence.table.sent_count());
-  change.new_block_counts.push_back(static_cast<uint32_t>(new_blocks.size()));
-  change.new_blocks.insert(change.new_blocks.end(), new_blocks.begin(), new_blocks.end());
-  replica.digest += sequence.table.MarkSent(sequence.id);
-
+  SendState(sequence, plan);
   plan.rows.push_back({.sequence_id = sequence.id,
                        .first_position = first,
                        .token_count = row.token_count,
@@ -237,6 +242,23 @@ void Engine::AddRow(const ChosenRow& row, StepPlan& plan, StepInFlight& flight) 
   sequence.planned = end;
   sequence.pending_samples += samples;
   sequence.last_step = plan.step;
+}
+
+void Engine::SendState(Sequence& sequence, StepPlan& plan) {
+  if (!sequence.on_worker) {
+    SequenceStart start{.sequence_id = sequence.id,
+                        .seed = sequence.seed,
+                        .prompt_token_count = sequence.prompt_token_count,
+                        .sampling = sequence.sampling};
+    if (sequence.sampling.needs_history() || sequence.scores_due()) start.history = sequence.tokens;
+    plan.starts.push_back(std::move(start));
+    sequence.on_worker = true;
+  }
+  LayerGroupChange& change = plan.layer_groups[0];
+  const auto new_blocks = sequence.table.blocks().subspan(sequence.table.sent_count());
+  change.new_block_counts.push_back(static_cast<uint32_t>(new_blocks.size()));
+  change.new_blocks.insert(change.new_blocks.end(), new_blocks.begin(), new_blocks.end());
+  replica_->digest += sequence.table.MarkSent(sequence.id);
 }
 
 }  // namespace octavo

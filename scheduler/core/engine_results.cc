@@ -74,7 +74,7 @@ void Engine::Settle(StepResult result, absl::Time now, Actions& actions) {
 
   TokensGenerated generated;
   generated.tokens.reserve(result.sampled.size());
-  std::vector<std::pair<SequenceSlot, Ending>> endings;
+  std::vector<std::pair<const RowInFlight*, Ending>> endings;
   size_t sampled = 0;
   size_t scored = 0;
   // `top` has the alternatives of all sampled tokens before those of the scored ones.
@@ -91,6 +91,9 @@ void Engine::Settle(StepResult result, absl::Time now, Actions& actions) {
     // blocks.
     if (sequence != nullptr && sequence->is_running() && !failed) {
       sequence->written = row.first_position + row.token_count;
+      if (flight.step < sequence->copy_step) {
+        sequence->written = std::min(sequence->written, sequence->copy_floor);
+      }
       if (!sequence->request->no_cache) {
         replica.ledger.IndexFull(sequence->tokens, sequence->written,
                                  sequence->request->prefix_scope, flight.step, sequence->table);
@@ -112,7 +115,7 @@ void Engine::Settle(StepResult result, absl::Time now, Actions& actions) {
     if (failed) {
       if (sequence == nullptr) continue;
       sequence->pending_samples -= row.samples;
-      endings.emplace_back(row.slot,
+      endings.emplace_back(&row,
                            Ending{.reason = FinishReason::kError,
                                   .status = LogitsNotFinite(row.first_position + row.token_count)});
       continue;
@@ -124,10 +127,12 @@ void Engine::Settle(StepResult result, absl::Time now, Actions& actions) {
       sequence->tokens.push_back(outcome.token_id);
       if (!sequence->request->first_token) sequence->request->first_token = now;
       ++counters_.generated_tokens;
-      generated.tokens.push_back(
-          {.request_id = sequence->request->id, .outcome = outcome, .first_top = sampled_top});
+      generated.tokens.push_back({.request_id = sequence->request->id,
+                                  .sequence_index = sequence->index,
+                                  .outcome = outcome,
+                                  .first_top = sampled_top});
       if (auto verdict = StopAfter(sequence->stop, sequence->output_count(), outcome.token_id)) {
-        endings.emplace_back(row.slot,
+        endings.emplace_back(&row,
                              Ending{.reason = verdict->reason, .stop_token = verdict->stop_token});
       }
     }
@@ -136,7 +141,12 @@ void Engine::Settle(StepResult result, absl::Time now, Actions& actions) {
   generated.top = result.top;
   trace_.AddResult(std::move(result), now);
   if (!generated.tokens.empty()) actions.push_back(std::move(generated));
-  for (auto& [slot, ending] : endings) Finish(slot, std::move(ending), now, actions);
+  for (auto& [row, ending] : endings) {
+    // The error of one sequence ends its request.
+    if (sequences_.Find(row->slot, row->sequence_id) != nullptr) {
+      Finish(row->slot, std::move(ending), now, actions);
+    }
+  }
 }
 
 void Engine::On(const StepRefused& event, absl::Time now, Actions& actions) {
@@ -243,7 +253,9 @@ void Engine::LoseReplica(const absl::Status& status, absl::Time now, Actions& ac
   drain_rate_.Restart(now);  // those ends were no work done, and the next replica has its own pace
   evicted_before_ += replica_->ledger.evicted_count();
   replica_.reset();
-  for (const auto& [id, request] : requests_) sequences_[request->sequence].last_step = {};
+  for (const auto& [id, request] : requests_) {
+    for (const SequenceSlot slot : request->sequences) sequences_[slot].last_step = {};
+  }
 }
 
 void Engine::On(const ReplicaReady& event, absl::Time now, Actions& actions) {
@@ -275,17 +287,18 @@ void Engine::On(const ReplicaReady& event, absl::Time now, Actions& actions) {
   if (options_.kv_policy != KvPolicy::kPaged)
     replica_->ledger.UseContiguousRuns(options_.contiguous_allocator);
   // Who was accepted while there was no pool may turn out to be too long for it.
-  std::vector<std::pair<SequenceSlot, absl::Status>> too_long;
+  std::vector<std::pair<Request*, absl::Status>> too_long;
   for (const auto& [id, request] : requests_) {
-    const Sequence& sequence = sequences_[request->sequence];
-    const bool is_explicit = sequence.stop.limit_reason == FinishReason::kLength;
-    absl::Status fits =
-        CheckFits(sequence.prompt_token_count,
-                  is_explicit ? std::optional(sequence.stop.max_tokens) : std::nullopt);
-    if (!fits.ok()) too_long.emplace_back(request->sequence, std::move(fits));
+    const StopRule& stop = sequences_[request->sequences.front()].stop;
+    const bool is_explicit = stop.limit_reason == FinishReason::kLength;
+    absl::Status fits = CheckFits(request->prompt_token_count,
+                                  is_explicit ? std::optional(stop.max_tokens) : std::nullopt,
+                                  request->sample_count);
+    if (!fits.ok()) too_long.emplace_back(request.get(), std::move(fits));
   }
-  for (auto& [slot, fits] : too_long) {
-    Finish(slot, {.reason = FinishReason::kError, .status = std::move(fits)}, now, actions);
+  for (auto& [request, fits] : too_long) {
+    FinishRequest(*request, {.reason = FinishReason::kError, .status = std::move(fits)}, now,
+                  actions);
   }
 }
 

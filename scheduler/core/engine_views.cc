@@ -1,7 +1,9 @@
 // Engine: what AdminService looks at. Nothing here changes anything.
 
 #include <algorithm>
+#include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "scheduler/core/engine.h"
 
 namespace octavo {
@@ -67,36 +69,66 @@ SlotWaste Engine::Waste() const {
   return waste;
 }
 
+SequenceRecord Engine::MakeSequenceRecord(const Sequence& sequence) const {
+  return {.sequence_index = sequence.index,
+          .sequence_id = sequence.id,
+          .state = sequence.state,
+          .finish_reason = std::nullopt,
+          .output_token_count = sequence.output_count(),
+          .computed_token_count = sequence.written,
+          .planned_token_count = sequence.planned,
+          .block_count = sequence.table.size(),
+          .seed = sequence.seed};
+}
+
 RequestRecord Engine::MakeRecord(const Request& request) const {
-  const Sequence& sequence = sequences_[request.sequence];
-  return {
+  std::vector<SequenceRecord> sequences = request.ended;
+  for (const SequenceSlot slot : request.sequences) {
+    sequences.push_back(MakeSequenceRecord(sequences_[slot]));
+  }
+  std::sort(sequences.begin(), sequences.end(),
+            [](const SequenceRecord& a, const SequenceRecord& b) {
+              return a.sequence_index < b.sequence_index;
+            });
+  RequestRecord record{
       .request_id = request.id,
       .client_request_id = request.client_request_id,
-      .sequence_id = sequence.id,
+      .sequence_id = sequences.front().sequence_id,
       .replica_id = replica_ ? replica_->id : ReplicaId(),
-      .state = sequence.state,
+      .state = SequenceState::kEnded,
       .finish_reason = std::nullopt,
-      .priority = sequence.key.priority,
-      .prompt_token_count = sequence.prompt_token_count,
-      .output_token_count = sequence.output_count(),
-      .max_output_token_count = sequence.stop.max_tokens,
-      .computed_token_count = sequence.written,
-      .planned_token_count = sequence.planned,
+      .priority = request.priority,
+      .prompt_token_count = request.prompt_token_count,
+      .max_output_token_count = request.max_tokens,
       .cached_token_count = request.cached_token_count,
-      .block_count = sequence.table.size(),
       .preemption_count = request.preemption_count,
-      .seed = sequence.seed,
+      .seed = request.seed,
       .submitted = request.submitted,
       .admitted = request.admitted,
       .first_token = request.first_token,
       .finished = std::nullopt,
       .deadline = request.deadline,
+      .sample_count = request.sample_count,
   };
+  for (const SequenceRecord& sequence : sequences) {
+    record.output_token_count += sequence.output_token_count;
+    record.computed_token_count += sequence.computed_token_count;
+    record.planned_token_count += sequence.planned_token_count;
+    record.block_count += sequence.block_count;
+    // All live ones are paused, or none.
+    const bool runs = sequence.state == SequenceState::kRunning ||
+                      sequence.state == SequenceState::kPausedRunning;
+    if (record.state == SequenceState::kEnded || runs) record.state = sequence.state;
+  }
+  record.sequences = std::move(sequences);
+  return record;
 }
 
 std::vector<RequestRecord> Engine::ListRequests(uint32_t first, uint32_t limit) const {
   std::vector<RequestRecord> records;
+  absl::flat_hash_set<RequestId> seen;
   const auto add = [&](const Request& request) {
+    if (request.sample_count > 1 && !seen.insert(request.id).second) return;
     if (first > 0) {
       --first;
     } else if (records.size() < limit) {
@@ -112,7 +144,11 @@ std::vector<RequestRecord> Engine::ListRequests(uint32_t first, uint32_t limit) 
   }
   for (const auto& [id, request] : requests_) {
     if (records.size() >= limit) return records;
-    if (sequences_[request->sequence].state == SequenceState::kPausedWaiting) add(*request);
+    for (const SequenceSlot slot : request->sequences) {
+      if (sequences_[slot].state != SequenceState::kPausedWaiting) continue;
+      add(*request);
+      break;
+    }
   }
   return records;
 }
@@ -137,11 +173,9 @@ std::optional<RequestRecord> Engine::FindRequest(absl::string_view client_reques
   return ended == ended_.rend() ? std::nullopt : std::optional(*ended);
 }
 
-std::optional<BlockTableRecord> Engine::BlockTableOf(RequestId request_id) const {
-  const auto live = requests_.find(request_id);
-  if (live == requests_.end()) return std::nullopt;
-  const Sequence& sequence = sequences_[live->second->sequence];
-  BlockTableRecord record{.request_id = request_id,
+BlockTableRecord Engine::MakeTableRecord(const Sequence& sequence) const {
+  BlockTableRecord record{.request_id = sequence.request->id,
+                          .sequence_index = sequence.index,
                           .sequence_id = sequence.id,
                           .token_count = static_cast<uint32_t>(sequence.tokens.size())};
   if (!replica_) return record;
@@ -161,6 +195,22 @@ std::optional<BlockTableRecord> Engine::BlockTableOf(RequestId request_id) const
     record.entries.push_back(std::move(entry));
   }
   return record;
+}
+
+std::vector<BlockTableRecord> Engine::BlockTablesOf(RequestId request_id) const {
+  std::vector<BlockTableRecord> tables;
+  const auto live = requests_.find(request_id);
+  if (live == requests_.end()) return tables;
+  for (const SequenceSlot slot : live->second->sequences) {
+    tables.push_back(MakeTableRecord(sequences_[slot]));
+  }
+  return tables;
+}
+
+std::optional<BlockTableRecord> Engine::BlockTableOf(RequestId request_id) const {
+  const auto live = requests_.find(request_id);
+  if (live == requests_.end()) return std::nullopt;
+  return MakeTableRecord(sequences_[live->second->sequences.front()]);
 }
 
 std::vector<BlockRecord> Engine::ListBlocks(uint32_t first, uint32_t limit) const {

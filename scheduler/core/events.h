@@ -19,6 +19,8 @@
 
 namespace octavo {
 
+constexpr uint32_t kMaxSampleCount = 64;
+
 // A request, validated at the border (vocabulary, ranges). Answered by RequestAdmitted or
 // RequestRefused.
 struct SubmitRequest {
@@ -28,7 +30,8 @@ struct SubmitRequest {
   std::vector<TokenId> prompt;    // at least one token
   SamplingParams sampling;        // stop_token_ids hold every token id that ends the request
   uint64_t seed = 0;
-  uint32_t sample_count = 1;  // parallel samples, 1 to 64; sample i draws with SampleSeed(seed, i)
+  uint32_t sample_count =
+      1;  // parallel samples, 1 to kMaxSampleCount; sample i draws with SampleSeed(seed, i)
   std::optional<BeamSearchParams> beams;  // a beam search instead of samples
   std::optional<uint32_t>
       max_tokens;          // output tokens, at least 1; absent = what the model's length leaves

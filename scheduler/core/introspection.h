@@ -88,22 +88,35 @@ struct SchedulerState {
   EngineCounters counters;
 };
 
-// A request, live or among the last that ended.
+// One sequence of a request.
+struct SequenceRecord {
+  uint32_t sequence_index = 0;
+  SequenceId sequence_id;
+  SequenceState state = SequenceState::kWaiting;
+  std::optional<FinishReason> finish_reason;  // kEnded only
+  uint32_t output_token_count = 0;
+  uint32_t computed_token_count = 0;  // KV written, as far as results confirm it
+  uint32_t planned_token_count = 0;   // and what steps in flight will have written
+  uint32_t block_count = 0;           // in its table; when it ended, those it held last
+  uint64_t seed = 0;
+};
+
+// A request, live or among the last that ended. Counts are those of all its sequences together.
 struct RequestRecord {
   RequestId request_id;
   std::string client_request_id;
-  SequenceId sequence_id;
+  SequenceId sequence_id;  // the first's
   ReplicaId replica_id;
-  SequenceState state = SequenceState::kWaiting;
-  std::optional<FinishReason> finish_reason;  // kEnded only
+  SequenceState state = SequenceState::kWaiting;  // of several: that of the one nearest to running
+  std::optional<FinishReason> finish_reason;      // kEnded only
   int32_t priority = 0;
   uint32_t prompt_token_count = 0;
   uint32_t output_token_count = 0;
-  uint32_t max_output_token_count = 0;
-  uint32_t computed_token_count = 0;  // KV written, as far as results confirm it
-  uint32_t planned_token_count = 0;   // and what steps in flight will have written
-  uint32_t cached_token_count = 0;    // found in the prefix index at the first admission
-  uint32_t block_count = 0;           // in its table; when it ended, those it held last
+  uint32_t max_output_token_count = 0;  // of each sequence
+  uint32_t computed_token_count = 0;
+  uint32_t planned_token_count = 0;
+  uint32_t cached_token_count = 0;  // found in the prefix index at the first admission
+  uint32_t block_count = 0;         // table entries: a shared block counts in each table
   uint32_t preemption_count = 0;
   uint64_t seed = 0;
   absl::Time submitted;
@@ -111,6 +124,9 @@ struct RequestRecord {
   std::optional<absl::Time> first_token;
   std::optional<absl::Time> finished;
   absl::Time deadline = absl::InfiniteFuture();
+  uint32_t sample_count = 1;
+  // In the order of their indexes; samples that are not born yet are not here.
+  std::vector<SequenceRecord> sequences;
 };
 
 struct BlockTableEntry {
@@ -123,6 +139,7 @@ struct BlockTableEntry {
 
 struct BlockTableRecord {
   RequestId request_id;
+  uint32_t sequence_index = 0;
   SequenceId sequence_id;
   ReplicaId replica_id;
   LayerGroup layer_group;

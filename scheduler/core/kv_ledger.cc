@@ -20,7 +20,8 @@ KvLedger::KvLedger(const KvLayout& layout, uint32_t block_count, bool prefix_cac
       pool_(block_count),
       index_(block_count, layout.block_size, prefix_match_unit < layout.block_size, prefix_seed),
       prefix_cache_(prefix_cache),
-      prefix_match_unit_(prefix_match_unit) {
+      prefix_match_unit_(prefix_match_unit),
+      returning_references_(block_count, 0) {
   CHECK(layout.Validate().ok()) << layout.Validate();
   CHECK_GE(block_count, 1u);
   CHECK_GE(prefix_match_unit, 1u);
@@ -92,17 +93,41 @@ void KvLedger::ShareBeginning(const BlockTable& from, uint32_t count, BlockTable
   table.node_ = index_.NodeOf(blocks.back());
 }
 
+BlockId KvLedger::Take() {
+  const BlockPool::Taken taken = pool_.Take();
+  if (taken.evicted) {
+    index_.Remove(taken.block);
+    ++evicted_count_;
+  }
+  return taken.block;
+}
+
 void KvLedger::Append(uint32_t count, BlockTable& table) {
   CHECK_LE(count, available_count());
   CHECK(runs_ == nullptr || count == 0) << "contiguous tables do not grow";
-  for (uint32_t i = 0; i < count; ++i) {
-    const BlockPool::Taken taken = pool_.Take();
-    if (taken.evicted) {
-      index_.Remove(taken.block);
-      ++evicted_count_;
-    }
-    table.blocks_.push_back(taken.block);
-  }
+  for (uint32_t i = 0; i < count; ++i) table.blocks_.push_back(Take());
+}
+
+void KvLedger::Fork(const BlockTable& parent, uint32_t block_count, BlockTable& child) {
+  CHECK(child.empty());
+  CHECK(runs_ == nullptr) << "contiguous tables share nothing";
+  CHECK_LE(block_count, parent.size());
+  const auto shared = parent.blocks().first(block_count);
+  for (const BlockId block : shared) pool_.AddReference(block);
+  child.blocks_.assign(shared.begin(), shared.end());
+  child.indexed_count_ = parent.indexed_count_;
+  child.node_ = parent.node_;
+}
+
+BlockId KvLedger::Unshare(uint32_t index, StepNumber step, BlockTable& table) {
+  CHECK_GT(available_count(), 0u);
+  CHECK_EQ(index + 1, table.size());
+  CHECK_GE(index, table.indexed_count_);
+  const BlockId source = table[index];
+  CHECK_GT(table_count(source), 1u) << "block " << source.value() << " is nobody else's";
+  table.blocks_[index] = Take();
+  ReleaseAfter(step, source);
+  return source;
 }
 
 PrefixNode KvLedger::Index(BlockId block, absl::string_view scope, const PrefixNode& parent,
@@ -118,9 +143,12 @@ void KvLedger::IndexFull(std::span<const TokenId> tokens, uint32_t written_count
   if (!prefix_cache_) return;
   const uint32_t block_size = layout_.block_size;
   for (; (table.indexed_count_ + 1) * block_size <= written_count; ++table.indexed_count_) {
+    const BlockId block = table.blocks_[table.indexed_count_];
     table.node_ =
-        Index(table.blocks_[table.indexed_count_], scope, table.node_,
-              tokens.subspan(size_t{table.indexed_count_} * block_size, block_size), step);
+        index_.Contains(block)  // by a sequence that shares it
+            ? index_.NodeOf(block)
+            : Index(block, scope, table.node_,
+                    tokens.subspan(size_t{table.indexed_count_} * block_size, block_size), step);
   }
 }
 
@@ -131,6 +159,7 @@ void KvLedger::IndexLeaf(std::span<const TokenId> tokens, uint32_t written_count
   if (begin >= written_count) return;
   const auto leaf = tokens.subspan(begin, written_count - begin);
   if (leaf.size() < prefix_match_unit_) return;  // nobody would find it
+  if (table_count(table.blocks_[table.indexed_count_]) > 1) return;
   if (index_.FindRun(table.node_, scope, leaf).token_count == leaf.size()) return;
   Index(table.blocks_[table.indexed_count_], scope, table.node_, leaf, step);
 }
@@ -162,18 +191,21 @@ void KvLedger::Release(BlockTable& table) {
 void KvLedger::ReleaseAfter(StepNumber step, BlockTable& table) {
   std::reverse(table.blocks_.begin(), table.blocks_.end());
   returning_count_ += table.size();
+  for (const BlockId block : table.blocks_) ++returning_references_[block.value()];
   returning_.push_back({step, std::move(table.blocks_)});
   table = {};
 }
 
 void KvLedger::ReleaseAfter(StepNumber step, BlockId block) {
   ++returning_count_;
+  ++returning_references_[block.value()];
   returning_.push_back({step, {block}});
 }
 
 void KvLedger::CompleteThrough(StepNumber step) {
   std::erase_if(returning_, [&](const Returning& it) {
     if (it.step > step) return false;
+    for (const BlockId block : it.blocks) --returning_references_[block.value()];
     GiveBack(it.blocks);
     returning_count_ -= static_cast<uint32_t>(it.blocks.size());
     return true;
@@ -214,6 +246,7 @@ absl::Status KvLedger::CheckInvariants(std::vector<uint32_t> references, StepNum
                                        std::span<const BlockId> ahead) const {
   if (absl::Status status = pool_.CheckInvariants(); !status.ok()) return status;
   if (absl::Status status = index_.CheckInvariants(); !status.ok()) return status;
+  const std::vector<uint32_t> tables = references;
   uint32_t returning = 0;
   for (const Returning& it : returning_) {
     if (it.step <= completed) {
@@ -222,6 +255,11 @@ absl::Status KvLedger::CheckInvariants(std::vector<uint32_t> references, StepNum
     }
     returning += static_cast<uint32_t>(it.blocks.size());
     for (const BlockId block : it.blocks) ++references[block.value()];
+  }
+  for (uint32_t i = 0; i < pool_.capacity(); ++i) {
+    if (table_count(BlockId(i)) == tables[i]) continue;
+    return absl::InternalError(absl::StrCat("block ", i, " is in ", tables[i], " tables, counted ",
+                                            table_count(BlockId(i))));
   }
   if (returning != returning_count_) {
     return absl::InternalError(

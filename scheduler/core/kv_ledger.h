@@ -10,7 +10,8 @@
 // while a step in flight uses it stays held until that step is done. (3) What is indexed was
 // written by a completed step, or will be by the step in flight that it is valid from; then it is
 // held. (4) A leaf, that is an indexed block that is not full, is in no table: who has its tokens
-// has a copy, so nobody writes into what others may read.
+// has a copy, so nobody writes into what others may read. (5) Tables share a block that is not full
+// only by Fork, and until somebody writes it: Unshare.
 
 #include <cstdint>
 #include <memory>
@@ -78,6 +79,10 @@ class KvLedger {
                        PrefixHit earlier = {}) const;
   // How many blocks releasing the table would really bring back: those nobody else holds.
   uint32_t CountFreedBy(const BlockTable& table) const;
+  // How many tables name the block.
+  uint32_t table_count(BlockId block) const {
+    return pool_.reference_count(block) - returning_references_[block.value()];
+  }
 
   // Starts a table with a hit's blocks, and holds the block of its run, if it has one, until
   // ReleaseAfter: the caller has its tokens copied. REQUIRES: the table is empty; nothing was taken
@@ -91,6 +96,14 @@ class KvLedger {
   // Starts a table with the first `count` blocks of another one. REQUIRES: the table is empty;
   // count is 1 to from.indexed_count().
   void ShareBeginning(const BlockTable& from, uint32_t count, BlockTable& table);
+  // Starts a table with the first `block_count` blocks of another. The last of them may be
+  // part-filled: both sequences unshare it before they write. REQUIRES: `child` is empty.
+  void Fork(const BlockTable& parent, uint32_t block_count, BlockTable& child);
+  // Copy-on-write: entry `index` becomes a block that is taken, the table's own. Returns the block
+  // that stood there, which stays held until `step`, which copies it, is done. REQUIRES:
+  // available_count() > 0; index is table.size() - 1 and not indexed; another table names the
+  // block.
+  BlockId Unshare(uint32_t index, StepNumber step, BlockTable& table);
   // Extends the table. REQUIRES: count <= available_count(); tables are not contiguous.
   void Append(uint32_t count, BlockTable& table);
   // Indexes the blocks that are full now: the KV of tokens [0, written_count) is written, or, where
@@ -100,7 +113,8 @@ class KvLedger {
   // Indexes the part-filled block after those, as a leaf, unless a block begins with its tokens
   // already, or it is indexed ahead of its step. Step `step` is done and has written the last of
   // it. The sequence leaves the block: what follows is Release or ReleaseAfter, and steps in flight
-  // write above `written_count` only.
+  // write above `written_count` only. A block that another table names too is left to that
+  // one.
   void IndexLeaf(std::span<const TokenId> tokens, uint32_t written_count, absl::string_view scope,
                  StepNumber step, BlockTable& table);
   // The step that was to fill the block failed. REQUIRES: what was indexed after it, by whoever has
@@ -133,6 +147,8 @@ class KvLedger {
 
   // The blocks, which stand in the order they are given up, are free for others now.
   void GiveBack(std::span<const BlockId> blocks);
+  // The block that is reused first, evicted if it was cached.
+  BlockId Take();
   // Returns the node of the prefix that ends with the block.
   PrefixNode Index(BlockId block, absl::string_view scope, const PrefixNode& parent,
                    std::span<const TokenId> tokens, StepNumber step);
@@ -142,9 +158,10 @@ class KvLedger {
   PrefixIndex index_;
   bool prefix_cache_;
   uint32_t prefix_match_unit_;
-  std::unique_ptr<ContiguousAllocator> runs_;  // beside the pool; null: tables are not contiguous
-  std::vector<Returning> returning_;           // in the order they were given up
-  uint32_t returning_count_ = 0;               // blocks in it
+  std::unique_ptr<ContiguousAllocator> runs_;   // beside the pool; null: tables are not contiguous
+  std::vector<Returning> returning_;            // in the order they were given up
+  uint32_t returning_count_ = 0;                // blocks in it
+  std::vector<uint32_t> returning_references_;  // [capacity]: how often a block is in it
   uint64_t evicted_count_ = 0;
 };
 

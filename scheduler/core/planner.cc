@@ -46,6 +46,8 @@ void Planner::Choose(const Replica& replica, const SequenceStore& sequences,
   replica_ = &replica;
   gone_.assign(replica.running.size(), 0);
   running_count_ = static_cast<uint32_t>(replica.running.size());
+  places_ = running_count_ + replica.unborn_count;
+  dropped_.clear();
   budget_ = options_->max_step_tokens;
   unpromised_ = replica.ledger.available_count() - replica.promised_blocks;
   returning_ = replica.ledger.returning_count();
@@ -80,34 +82,69 @@ void Planner::ChooseRunning(const SequenceStore& sequences, PlanChoice& choice) 
     const uint32_t blocks =
         replica_->ledger.layout().BlocksFor(uint64_t{sequence.planned} + tokens);
     const uint32_t need = blocks > sequence.table.size() ? blocks - sequence.table.size() : 0;
-    const uint32_t excess = need - std::min(need, sequence.promised_blocks());
-    if (excess > 0 && !MakeRoom(sequences, i, excess, choice)) {
+    const uint32_t growth = need - std::min(need, sequence.promised_blocks());
+    if ((growth > 0 || sequence.shares_tail) && !MakeRoom(sequences, i, growth, choice)) {
       short_of_blocks_ = true;
       continue;
     }
-    unpromised_ -= excess;
+    const bool copies = MustCopy(sequence);
+    if (copies) Drop(sequence.table[sequence.table.size() - 1], /*in_flight=*/true);
+    unpromised_ -= growth + copies;
     budget_ -= tokens;
-    choice.rows.push_back({running[i], sequence.planned, tokens, need});
+    choice.rows.push_back({running[i], sequence.planned, tokens, need, copies});
     if (wanted > 1) Provide(running[i], sequence, sequence.planned + tokens);
   }
 }
 
-bool Planner::MakeRoom(const SequenceStore& sequences, size_t index, uint32_t excess,
+bool Planner::MustCopy(const Sequence& sequence) const {
+  if (!sequence.shares_tail) return false;
+  const uint32_t index = replica_->ledger.layout().BlockIndex(sequence.planned);
+  if (index >= sequence.table.size()) return false;
+  const BlockId block = sequence.table[index];
+  const auto dropped = dropped_.find(block);
+  return replica_->ledger.table_count(block) >
+         1 + (dropped == dropped_.end() ? 0 : dropped->second.references);
+}
+
+Planner::Freed Planner::FreedBy(const Sequence& sequence) const {
+  const bool in_flight = IsInFlight(*replica_, sequence);
+  Freed freed;
+  if (dropped_.empty()) {
+    (in_flight ? freed.later : freed.now) = replica_->ledger.CountFreedBy(sequence.table);
+    return freed;
+  }
+  for (const BlockId block : sequence.table.blocks()) {
+    const auto it = dropped_.find(block);
+    const Dropped dropped = it == dropped_.end() ? Dropped() : it->second;
+    if (replica_->ledger.pool().reference_count(block) != 1 + dropped.references) continue;
+    ++(in_flight || dropped.in_flight ? freed.later : freed.now);
+  }
+  return freed;
+}
+
+void Planner::Drop(BlockId block, bool in_flight) {
+  if (replica_->ledger.pool().reference_count(block) == 1) return;
+  Dropped& dropped = dropped_[block];
+  ++dropped.references;
+  dropped.in_flight |= in_flight;
+}
+
+bool Planner::MakeRoom(const SequenceStore& sequences, size_t index, uint32_t growth,
                        PlanChoice& choice) {
-  if (excess > unpromised_ && !counted_ending_) {
+  const Sequence& sequence = sequences[replica_->running[index]];
+  // Who shares its tail may be preempted meanwhile.
+  const auto excess = [&] { return growth + MustCopy(sequence); };
+  if (excess() > unpromised_ && !counted_ending_) {
     counted_ending_ = true;
     for (const SequenceSlot slot : replica_->running) {
-      if (IsEnding(sequences[slot])) {
-        returning_ += replica_->ledger.CountFreedBy(sequences[slot].table);
-      }
+      if (IsEnding(sequences[slot])) returning_ += FreedBy(sequences[slot]).count();
     }
   }
-  while (excess > unpromised_) {
-    if (excess <= unpromised_ + returning_) return false;  // enough comes back by itself
+  while (excess() > unpromised_) {
+    if (excess() <= unpromised_ + returning_) return false;  // enough comes back by itself
     if (PreemptOne(sequences, index, /*paused_only=*/false, choice)) continue;
-    const Sequence& sequence = sequences[replica_->running[index]];
     if (running_count_ > 1) {
-      if (replica_->ledger.CountFreedBy(sequence.table) > 0) PreemptAt(sequences, index, choice);
+      if (FreedBy(sequence).count() > 0) PreemptAt(sequences, index, choice);
     } else if (returning_ == 0 && !IsInFlight(*replica_, sequence)) {
       choice.exhausted.push_back(replica_->running[index]);
     }
@@ -124,7 +161,7 @@ bool Planner::PreemptOne(const SequenceStore& sequences, size_t index, bool paus
     for (size_t j = running.size(); j-- > (paused ? 0 : index + 1);) {
       const Sequence& victim = sequences[running[j]];
       if (gone_[j] || victim.is_paused() != paused || IsEnding(victim)) continue;
-      if (replica_->ledger.CountFreedBy(victim.table) == 0) continue;
+      if (!victim.shares_tail && FreedBy(victim).count() == 0) continue;
       PreemptAt(sequences, j, choice);
       return true;
     }
@@ -134,9 +171,11 @@ bool Planner::PreemptOne(const SequenceStore& sequences, size_t index, bool paus
 
 void Planner::PreemptAt(const SequenceStore& sequences, size_t index, PlanChoice& choice) {
   const Sequence& victim = sequences[replica_->running[index]];
-  const uint32_t freed = replica_->ledger.CountFreedBy(victim.table);
-  (IsInFlight(*replica_, victim) ? returning_ : unpromised_) += freed;
-  unpromised_ += victim.promised_blocks();
+  const Freed freed = FreedBy(victim);
+  unpromised_ += freed.now + victim.promised_blocks();
+  returning_ += freed.later;
+  for (const BlockId block : victim.table.blocks()) Drop(block, IsInFlight(*replica_, victim));
+  places_ -= 1 + victim.request->unborn_count;
   gone_[index] = 1;
   --running_count_;
   choice.preempted.push_back(replica_->running[index]);
@@ -215,7 +254,8 @@ void Planner::ChooseWaiting(const SequenceStore& sequences, const RequestQueue& 
     // A preempted sequence whose last step is still in flight may get a token from it: then it
     // knows where to go on.
     if (budget_ == 0 || IsInFlight(*replica_, sequence)) return;
-    if (running_count_ >= options_->max_sequences) {
+    const uint32_t places = 1 + sequence.request->unborn_count;
+    if (places_ + places > options_->max_sequences) {
       if (choice.admitted.empty()) PreemptOne(sequences, 0, /*paused_only=*/true, choice);
       return;
     }
@@ -268,6 +308,7 @@ void Planner::ChooseWaiting(const SequenceStore& sequences, const RequestQueue& 
     unpromised_ -= reserved > 0 ? reserved : need();
     budget_ -= tokens;
     batch_size_ = ++running_count_;
+    places_ += places;
     choice.rows.push_back(
         {.slot = slot,
          .first_position = cached,

@@ -9,13 +9,16 @@
 //  passed but who waits for a prefix (5). All share
 //     max_step_tokens; a prefill chunk leaves room for one token of every decode after it, and is
 //     at most long_prefill_token_limit.
-//  2. Admission: blocks for all tokens known must be available beside what is promised to others,
-//  and watermark_blocks more unless
+//  A row that would write into a block of several tables gets a block more, for a copy; so of those
+//  who write it in this step all but the last, who is alone with it then.
+//  2. Admission: a place for each of its sequences; blocks for all tokens known must be available
+//  beside what is promised to others, and watermark_blocks more unless
 //     nothing runs. What is not taken in this step is promised. Nobody is admitted in a step in
 //     which somebody lacks blocks. A hit's run is given up where its block is one too many.
 //  3. A running sequence takes promised blocks first. If it needs one more and none is left,
 //  somebody is preempted: paused sequences
-//     first, then the last in QueueKey order behind it; never one that frees nothing. Blocks that a
+//     first, then the last in QueueKey order behind it; never one that frees nothing, but a fork,
+//     since of those that share blocks only the last one frees them. Blocks that a
 //     step in flight still uses come back after it: then the needy one sits this step out instead
 //     of costing another victim.
 //  4. Under a contiguous KvPolicy an admission takes its whole run at once, and nobody ever lacks a
@@ -35,6 +38,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "common/ids.h"
 #include "scheduler/core/in_flight_sharing.h"
@@ -51,6 +55,7 @@ struct ChosenRow {
   uint32_t first_position = 0;
   uint32_t token_count = 0;
   uint32_t new_block_count = 0;  // beside those of a prefix hit
+  bool copies_tail = false;      // into one block more: the first that it writes is shared
   // It begins with so many blocks of the table of `shared_from`, whose row is before this one.
   uint32_t shared_block_count = 0;
   SequenceSlot shared_from = 0;
@@ -90,9 +95,20 @@ class Planner {
  private:
   void ChooseRunning(const SequenceStore& sequences, PlanChoice& choice);
   void ChooseWaiting(const SequenceStore& sequences, const RequestQueue& queue, PlanChoice& choice);
-  // Makes room for `excess` unpromised blocks for running sequence `index`. False: it gets no row
-  // in this step.
-  bool MakeRoom(const SequenceStore& sequences, size_t index, uint32_t excess, PlanChoice& choice);
+  // Makes room for `growth` unpromised blocks for running sequence `index`, and the one it copies
+  // its tail to if it must. False: it gets no row in this step.
+  bool MakeRoom(const SequenceStore& sequences, size_t index, uint32_t growth, PlanChoice& choice);
+  // The next position it writes lies in a block that other tables name too.
+  bool MustCopy(const Sequence& sequence) const;
+  // What the sequence's leaving would bring back.
+  struct Freed {
+    uint32_t now = 0;
+    uint32_t later = 0;  // when the steps in flight are done
+    uint32_t count() const { return now + later; }
+  };
+  Freed FreedBy(const Sequence& sequence) const;
+  // A table leaves the block with this choice.
+  void Drop(BlockId block, bool in_flight);
   // Preempts one victim among the paused, and, unless `paused_only`, those behind `index`. False:
   // there is none.
   bool PreemptOne(const SequenceStore& sequences, size_t index, bool paused_only,
@@ -139,11 +155,18 @@ class Planner {
   PrefixProviders providers_;
   std::vector<uint8_t> gone_;   // [running]: preempted by this choice
   uint32_t running_count_ = 0;  // of them, still there
+  uint32_t places_ = 0;         // theirs, and those of their unborn siblings
   uint32_t budget_ = 0;         // tokens left
   uint32_t unpromised_ = 0;     // blocks that can be taken beside the promised
   uint32_t returning_ = 0;      // blocks that come back when the steps in flight are done
   bool counted_ending_ =
       false;  // `returning_` has the blocks of sequences whose last token is in flight
+  // Shared blocks that tables leave with this choice.
+  struct Dropped {
+    uint32_t references = 0;
+    bool in_flight = false;  // one of them is used by a step in flight, or by this one
+  };
+  absl::flat_hash_map<BlockId, Dropped> dropped_;
   bool short_of_blocks_ = false;  // somebody did not get what it needs
 };
 

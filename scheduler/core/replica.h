@@ -24,7 +24,7 @@ struct RowInFlight {
   SequenceSlot slot = 0;
   SequenceId sequence_id;  // the slot may have a new tenant when the result comes
   uint32_t first_position = 0;
-  uint32_t token_count = 0;
+  uint32_t token_count = 0;  // 0: a sample is born with this row
   bool samples = false;
   uint32_t score_count = 0;  // prompt positions from first_position + 1 on that must be scored
   bool is_void =
@@ -52,6 +52,7 @@ struct Replica {
   // preempted first.
   std::vector<SequenceSlot> running;
   uint32_t promised_blocks = 0;  // sum of theirs
+  uint32_t unborn_count = 0;     // siblings to be born by them: they have their places already
 
   StepNumber last_planned;
   StepNumber last_settled;  // every step up to here is done or rolled back

@@ -1,8 +1,10 @@
 #pragma once
 
-// A request and its sequence, as the engine keeps them. A request is what a client sent; a sequence
-// is one token stream of it, with its own block table (one per request today; n samples and beams
-// will be several).
+// A request and its sequences, as the engine keeps them. A request is what a client sent; a
+// sequence is one token stream of it, with its own block table: one, or several parallel samples.
+// Of those, the first is the *stem*: it alone waits and computes the prompt. The others, its
+// *siblings*, are born with its first token and share its blocks (engine_fork.cc); then each is a
+// sequence like any other.
 //
 // Positions. tokens[p] is the token at absolute position p: the prompt, then the output as far as
 // results confirm it. A step that samples while it is in flight adds one *pending* token whose
@@ -64,7 +66,17 @@ struct Request {
   std::optional<absl::Time> first_token;
   uint32_t cached_token_count = 0;  // at the first admission
   uint32_t preemption_count = 0;
-  SequenceSlot sequence = 0;
+
+  int32_t priority = 0;
+  uint32_t prompt_token_count = 0;
+  uint32_t max_tokens = 0;  // of each sequence
+  uint64_t seed = 0;        // of the first sequence
+  uint32_t sample_count = 1;
+  uint32_t unborn_count = 0;  // siblings: all but the stem, or none
+  bool paused = false;
+  uint32_t completion_token_count = 0;  // of the sequences that have ended
+  std::vector<SequenceSlot> sequences;  // the live ones, in the order of their indexes
+  std::vector<SequenceRecord> ended;    // the others, as they ended
 };
 
 struct Sequence {
@@ -72,6 +84,7 @@ struct Sequence {
   SequenceState state = SequenceState::kWaiting;
   QueueKey key;
   Request* request = nullptr;  // borrowed; lives at least as long
+  uint32_t index = 0;          // within the request
   uint64_t seed = 0;
   SamplingParams sampling;
   StopRule stop;
@@ -89,6 +102,13 @@ struct Sequence {
   bool on_worker = false;      // the worker knows it after the last plan
   uint32_t given_up = 0;       // `written` at the last preemption; 0 once resumed
   PrefixWait prefix_wait;      // while it waits
+
+  // Copy-on-write. Forked, and no row since: all its blocks may be in other tables too, and if the
+  // last one is not full, whoever writes it next looks. So plain decodes never do.
+  bool shares_tail = false;
+  uint32_t inherited = 0;   // positions before it were planned by the sequence it was forked from
+  StepNumber copy_step;     // the last step that copied its tail: until that is done, positions
+  uint32_t copy_floor = 0;  // from here on are not written in its own blocks, whoever wrote them
 
   uint32_t output_count() const {
     return static_cast<uint32_t>(tokens.size()) - prompt_token_count;

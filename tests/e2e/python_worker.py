@@ -172,9 +172,17 @@ class Replica:
 
     def run_rows(self, plan, result):
         tokens = iter(plan.token_ids)
+        computed = None  # (end, samples) of the nearest row above that computes tokens
         for row, sequence_id in enumerate(plan.sequence_ids):
             sequence, table = self.sequences[sequence_id], self.tables[sequence_id]
             first, count, flags = plan.first_positions[row], plan.token_counts[row], plan.row_flags[row]
+            if flags & step_pb2.ROW_FLAG_SHARES_LOGITS:
+                if count or flags != step_pb2.ROW_FLAG_SHARES_LOGITS | step_pb2.ROW_FLAG_SAMPLES:
+                    raise malformed(f"the row of sequence {sequence_id} shares logits, counts {count} tokens and has flags {flags}")
+                if computed != (first, True):
+                    raise malformed(f"sequence {sequence_id} shares the logits of position {first}, the row above gives {computed}")
+            else:
+                computed = (first + count, bool(flags & step_pb2.ROW_FLAG_SAMPLES))
             inputs = [next(tokens) for _ in range(count - bool(flags & step_pb2.ROW_FLAG_FEEDS_SAMPLED))]
             if flags & step_pb2.ROW_FLAG_FEEDS_SAMPLED:
                 position, token = sequence.sampled

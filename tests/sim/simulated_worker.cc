@@ -94,6 +94,9 @@ absl::Status SimulatedWorker::ApplyTables(const StepPlan& plan, Tables& sequence
       sequence->second.table.push_back(change.new_blocks.at(next++));
     }
   }
+  for (const TableEntryChange& entry : change.entry_changes) {
+    sequences.at(entry.sequence_id).table.at(entry.index) = entry.block;
+  }
   if (next != change.new_blocks.size()) return absl::InternalError("new blocks are left over");
   uint64_t digest = 0;
   for (const auto& [id, sequence] : sequences) {
@@ -152,11 +155,20 @@ absl::StatusOr<StepResult> SimulatedWorker::Apply(const StepPlan& plan) {
     if (row.samples) failed_.insert(row.sequence_id);
     failure_.reset();
   }
+  computed_row_ = {};
   std::span<const TokenId> inputs = plan.token_ids;
   for (const PlanRow& row : plan.rows) {
     OCTAVO_RETURN_IF_ERROR(Compute(plan, row, inputs, result));
   }
   if (!inputs.empty()) return absl::InternalError("tokens are left over");
+  // Alternatives: of all sampled tokens, then of all scored ones.
+  for (const auto* outcomes : {&result.sampled, &result.scored}) {
+    for (const TokenOutcome& outcome : *outcomes) {
+      for (uint32_t i = 0; i < outcome.top_count; ++i) {
+        result.top.push_back({outcome.token_id + static_cast<TokenId>(i), outcome.logprob});
+      }
+    }
+  }
   stored_[plan.step] = result;
   if (stored_.size() > 4) stored_.erase(stored_.begin());
   return result;
@@ -170,7 +182,7 @@ absl::Status SimulatedWorker::Compute(const StepPlan& plan, const PlanRow& row,
                                             row.sequence_id.value(), ": ", what));
   };
   const uint32_t end = row.first_position + row.token_count;
-  if (row.token_count == 0) return fault("an empty row");
+  if (row.token_count == 0) return Bear(plan, row, result);
   if (layout_.BlocksFor(end) > sequence.table.size()) return fault("tokens beyond the block table");
   std::vector<TokenId> tokens;
   const uint32_t given = row.token_count - row.feeds_sampled;
@@ -200,29 +212,48 @@ absl::Status SimulatedWorker::Compute(const StepPlan& plan, const PlanRow& row,
       result.scored.push_back({row.sequence_id, position + 1, known, Score(state, known), 1});
     }
   }
-  if (row.samples) {
-    sequence.sampled = Sample(state, sequence.seed, vocabulary_);
-    sequence.sampled_at = plan.step;
-    if (!sequence.history.empty()) {
-      if (sequence.history.size() != end) return fault("its history has another length");
-      sequence.history.push_back(sequence.sampled);
-    }
-    if (state == kPoison) {
-      result.failed.push_back(row.sequence_id);
-    } else {
-      result.sampled.push_back({row.sequence_id, end, sequence.sampled, -1.0f, 2});
-    }
+  row_state_ = state;
+  computed_row_ = row;
+  if (row.samples && !sequence.history.empty() && sequence.history.size() != end) {
+    return fault("its history has another length");
   }
-  // Alternatives: of all sampled tokens, then of all scored ones.
-  result.top.clear();
-  for (const auto* outcomes : {&result.sampled, &result.scored}) {
-    for (const TokenOutcome& outcome : *outcomes) {
-      for (uint32_t i = 0; i < outcome.top_count; ++i) {
-        result.top.push_back({outcome.token_id + static_cast<TokenId>(i), outcome.logprob});
-      }
-    }
-  }
+  if (row.samples) Choose(plan, row, state, result);
   return absl::OkStatus();
+}
+
+absl::Status SimulatedWorker::Bear(const StepPlan& plan, const PlanRow& row, StepResult& result) {
+  const Sequence& sequence = sequences_.at(row.sequence_id);
+  const auto fault = [&](const char* what) {
+    return absl::InternalError(absl::StrCat("step ", plan.step.value(), ", sequence ",
+                                            row.sequence_id.value(), ": ", what));
+  };
+  if (!row.shares_logits || !row.samples) return fault("an empty row");
+  if (!computed_row_.samples ||
+      computed_row_.first_position + computed_row_.token_count != row.first_position) {
+    return fault("it shares the logits of another position");
+  }
+  if (layout_.BlocksFor(row.first_position) != sequence.table.size()) {
+    return fault("its table is not that of what it shares");
+  }
+  uint64_t state = kEmptyState;
+  for (uint32_t i = 0; i < row.first_position; ++i) state = NextState(state, Slot(sequence, i));
+  if (state != row_state_) return fault("its blocks hold something else than what it shares");
+  Choose(plan, row, state, result);
+  return absl::OkStatus();
+}
+
+void SimulatedWorker::Choose(const StepPlan& plan, const PlanRow& row, uint64_t state,
+                             StepResult& result) {
+  Sequence& sequence = sequences_.at(row.sequence_id);
+  sequence.sampled = Sample(state, sequence.seed, vocabulary_);
+  sequence.sampled_at = plan.step;
+  if (!sequence.history.empty()) sequence.history.push_back(sequence.sampled);
+  if (state == kPoison || HasFailed(row.sequence_id)) {
+    result.failed.push_back(row.sequence_id);
+    return;
+  }
+  result.sampled.push_back(
+      {row.sequence_id, row.first_position + row.token_count, sequence.sampled, -1.0f, 2});
 }
 
 bool SimulatedWorker::CorruptTable(uint64_t choice) {

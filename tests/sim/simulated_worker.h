@@ -65,6 +65,9 @@ class SimulatedWorker {
   absl::Status ApplyCopies(std::span<const BlockCopy> copies);
   absl::Status Compute(const StepPlan& plan, const PlanRow& row, std::span<const TokenId>& inputs,
                        StepResult& result);
+  // The sample that is born with a row of no tokens; `state` is what its row above ended with.
+  absl::Status Bear(const StepPlan& plan, const PlanRow& row, StepResult& result);
+  void Choose(const StepPlan& plan, const PlanRow& row, uint64_t state, StepResult& result);
   uint64_t& Slot(const Sequence& sequence, uint32_t position);
 
   Epoch epoch_;
@@ -72,6 +75,9 @@ class SimulatedWorker {
   uint32_t vocabulary_;
   std::vector<uint64_t> slots_;  // [block_count, block_size]
   Tables sequences_;
+  // Of the last row that computed tokens.
+  uint64_t row_state_ = 0;
+  PlanRow computed_row_;
   StepNumber last_step_;
   std::map<StepNumber, StepResult> stored_;
   std::optional<uint64_t> failure_;

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <bit>
 #include <iterator>
+#include <set>
 
 #include "absl/strings/str_cat.h"
+#include "common/sample_seed.h"
 
 namespace octavo {
 
@@ -63,7 +65,8 @@ SubmitRequest Simulation::DrawRequest() {
     const Stream& earlier =
         std::next(streams_.begin(), static_cast<int64_t>(Draw(streams_.size())))->second;
     request.prompt = earlier.request.prompt;
-    request.prompt.insert(request.prompt.end(), earlier.output.begin(), earlier.output.end());
+    request.prompt.insert(request.prompt.end(), earlier.samples[0].output.begin(),
+                          earlier.samples[0].output.end());
   }
   const uint64_t own = Draw(2) == 0 ? 1 + Draw(4) : 1 + Draw(30);
   for (uint64_t i = 0; i < own; ++i) {
@@ -74,6 +77,7 @@ SubmitRequest Simulation::DrawRequest() {
     request.prompt.resize(options_.context_length / 2);
   }
   request.seed = random_();
+  if (Draw(3) == 0) request.sample_count = static_cast<uint32_t>(1 + Draw(4));
   if (Draw(4) != 0) request.max_tokens = static_cast<uint32_t>(1 + Draw(25));
   if (Draw(2) == 0) {
     request.sampling.stop_token_ids = {static_cast<TokenId>(Draw(vocabulary_)),
@@ -142,8 +146,9 @@ SimulationReport Simulation::Run(uint32_t turns) {
   for (const auto& [id, stream] : streams_) {
     if (!stream.ended) Fail(absl::StrCat("request ", id.value(), " never ended"));
   }
-  return {status_,        setting, engine_.Counters(), static_cast<uint32_t>(streams_.size()),
-          whole_streams_, copies_, shared_in_step_,    failures_.size()};
+  return {status_,        setting,     engine_.Counters(), static_cast<uint32_t>(streams_.size()),
+          whole_streams_, copies_,     shared_in_step_,    failures_.size(),
+          born_samples_,  tail_copies_};
 }
 
 void Simulation::Turn() {
@@ -152,6 +157,7 @@ void Simulation::Turn() {
   if (kind < 12) {
     SubmitRequest request = DrawRequest();
     streams_[request.request_id].request = request;
+    streams_[request.request_id].samples.resize(request.sample_count);
     Send(std::move(request));
   } else if (kind < 40) {
     Plan();
@@ -176,8 +182,9 @@ void Simulation::Fault() {
       if (stream != nullptr) {
         const uint32_t reason = Draw(4);
         if (reason == 3) {
-          Send(StopSequence{stream->request.request_id, 0,
-                            static_cast<uint32_t>(stream->output.size())});
+          const auto index = static_cast<uint32_t>(Draw(stream->samples.size()));
+          Send(StopSequence{stream->request.request_id, index,
+                            static_cast<uint32_t>(stream->samples[index].output.size())});
         } else {
           Send(CancelRequest{stream->request.request_id, static_cast<CancelReason>(reason)});
         }
@@ -309,42 +316,93 @@ void Simulation::CheckBlocks(const StepPlan& plan) {
   std::erase_if(uses_, [&](const Use& use) { return use.step <= done; });
   if (plan.resets_state) tables_.clear();
   for (const SequenceId id : plan.releases) tables_.erase(id);
-  std::map<BlockId, SequenceId> written;
+  struct Write {
+    SequenceId sequence;
+    uint32_t first_slot;
+  };
+  std::map<BlockId, Write> written;
   std::map<BlockId, size_t> filled_by;  // row
+  std::map<SequenceId, size_t> row_of;
+  std::set<SequenceId> born;  // with the step that writes what they share
   size_t next = 0;
+  const LayerGroupChange& change = plan.layer_groups[0];
   for (size_t i = 0; i < plan.rows.size(); ++i) {
     const PlanRow& row = plan.rows[i];
     auto& table = tables_[row.sequence_id];
-    for (uint32_t n = plan.layer_groups[0].new_block_counts[i]; n > 0; --n) {
-      table.push_back(plan.layer_groups[0].new_blocks[next++]);
+    for (uint32_t n = change.new_block_counts[i]; n > 0; --n) {
+      table.push_back(change.new_blocks[next++]);
     }
+    if (row.token_count == 0) born.insert(row.sequence_id);
+    row_of[row.sequence_id] = i;
+  }
+  born_samples_ += born.size();
+  for (const TableEntryChange& entry : change.entry_changes) {
+    tables_.at(entry.sequence_id).at(entry.index) = entry.block;
+  }
+  tail_copies_ += change.entry_changes.size();
+  for (size_t i = 0; i < plan.rows.size(); ++i) {
+    const PlanRow& row = plan.rows[i];
+    if (row.token_count == 0) continue;
+    const auto& table = tables_[row.sequence_id];
+    const uint32_t first = layout_.BlockIndex(row.first_position);
     const uint32_t last = layout_.BlockIndex(row.first_position + row.token_count - 1);
-    for (uint32_t b = layout_.BlockIndex(row.first_position); b <= last; ++b) {
-      if (!written.emplace(table[b], row.sequence_id).second) Fail("two rows write one block");
+    for (uint32_t b = first; b <= last; ++b) {
+      const uint32_t slot = b == first ? layout_.Offset(row.first_position) : 0;
+      if (!written.emplace(table[b], Write{row.sequence_id, slot}).second) {
+        Fail("two rows write one block");
+      }
       const uint32_t block_end = (b + 1) * layout_.block_size;
       if (row.first_position + row.token_count >= block_end) filled_by[table[b]] = i;
     }
   }
-  for (size_t i = 0; i < plan.rows.size(); ++i) {
-    const SequenceId id = plan.rows[i].sequence_id;
-    uses_.push_back({plan.step, id, tables_[id], i});
+  for (const auto& [id, table] : tables_) {
+    if (born.contains(id)) continue;
+    const auto row = row_of.find(id);
+    for (const BlockId block : table) {
+      const auto writer = written.find(block);
+      if (writer == written.end() || writer->second.sequence == id) continue;
+      const auto filler = filled_by.find(block);
+      if (filler != filled_by.end() && row != row_of.end() && filler->second < row->second)
+        continue;
+      Fail(absl::StrCat("step ", plan.step.value(), " writes block ", block.value(),
+                        " for sequence ", writer->second.sequence.value(),
+                        ", which is in the table of ", id.value(), " too"));
+    }
   }
-  for (const BlockCopy& copy : plan.layer_groups[0].copies) {
-    if (!written.contains(copy.destination)) Fail("a copy to a block that no row writes");
-    uses_.push_back({plan.step, SequenceId(), {copy.source}, 0});
+  for (size_t i = 0; i < plan.rows.size(); ++i) {
+    const PlanRow& row = plan.rows[i];
+    if (row.token_count == 0) continue;
+    Use use{plan.step, row.sequence_id, {}, i};
+    const uint32_t end = row.first_position + row.token_count;
+    const auto& table = tables_[row.sequence_id];
+    for (uint32_t b = 0; b < table.size(); ++b) {
+      const uint32_t begin = b * layout_.block_size;
+      use.blocks.emplace_back(table[b], std::min(end - std::min(end, begin), layout_.block_size));
+    }
+    uses_.push_back(std::move(use));
+  }
+  for (const BlockCopy& copy : change.copies) {
+    const auto writer = written.find(copy.destination);
+    if (writer == written.end()) {
+      Fail("a copy to a block that no row writes");
+    } else {
+      writer->second.first_slot = 0;
+    }
+    uses_.push_back({plan.step, SequenceId(), {{copy.source, copy.token_count}}, 0});
     ++copies_;
   }
   for (const Use& use : uses_) {
-    for (const BlockId block : use.blocks) {
+    for (const auto& [block, slots] : use.blocks) {
       const auto writer = written.find(block);
       const auto filler = filled_by.find(block);
       if (use.step == plan.step && filler != filled_by.end() && filler->second < use.row) {
         ++shared_in_step_;
         continue;
       }
-      if (writer != written.end() && writer->second != use.sequence) {
+      if (writer != written.end() && writer->second.sequence != use.sequence &&
+          writer->second.first_slot < slots) {
         Fail(absl::StrCat("step ", plan.step.value(), " writes block ", block.value(),
-                          " for sequence ", writer->second.value(), " while step ",
+                          " for sequence ", writer->second.sequence.value(), " while step ",
                           use.step.value(), " uses it for ", use.sequence.value()));
       }
     }
@@ -389,27 +447,32 @@ void Simulation::Take(const TokensGenerated& action) {
     if (stream.request.prompt_logprobs && stream.next_score != prompt.size()) {
       Fail("a token before its prompt's scores");
     }
+    Sample& sample = stream.samples.at(token.sequence_index);
+    if (sample.complete) Fail("a token after its sequence's end");
     std::vector<TokenId> tokens = prompt;
-    tokens.insert(tokens.end(), stream.output.begin(), stream.output.end());
+    tokens.insert(tokens.end(), sample.output.begin(), sample.output.end());
+    const uint64_t seed = SampleSeed(stream.request.seed, token.sequence_index);
     if (position != tokens.size() ||
-        token.outcome.token_id != ExpectedToken(tokens, stream.request.seed, vocabulary_)) {
-      Fail(absl::StrCat("request ", token.request_id.value(), ": wrong token at ", position,
-                        "; alone it has another one at ", tokens.size()));
+        token.outcome.token_id != ExpectedToken(tokens, seed, vocabulary_)) {
+      Fail(absl::StrCat("request ", token.request_id.value(), ", sample ", token.sequence_index,
+                        ": wrong token at ", position, "; alone it has another one at ",
+                        tokens.size()));
     }
-    stream.output.push_back(token.outcome.token_id);
+    sample.output.push_back(token.outcome.token_id);
   }
 }
 
-void Simulation::CheckWhole(const Stream& stream, const RequestFinished& action) {
+void Simulation::CheckWhole(const Stream& stream, const SequenceFinished& action) {
+  const std::vector<TokenId>& output = stream.samples[action.sequence_index].output;
   const SamplingParams& sampling = stream.request.sampling;
   const uint32_t left =
       options_.context_length - static_cast<uint32_t>(stream.request.prompt.size());
   std::optional<FinishReason> expected;
-  for (uint32_t i = 0; i < stream.output.size(); ++i) {
+  for (uint32_t i = 0; i < output.size(); ++i) {
     if (expected) Fail("a token after the stream's end");
-    const bool stops = std::count(sampling.stop_token_ids.begin(), sampling.stop_token_ids.end(),
-                                  stream.output[i]) > 0 &&
-                       i + 1 >= sampling.min_tokens;
+    const bool stops =
+        std::count(sampling.stop_token_ids.begin(), sampling.stop_token_ids.end(), output[i]) > 0 &&
+        i + 1 >= sampling.min_tokens;
     if (stops) {
       expected = FinishReason::kStopToken;
     } else if (i + 1 == stream.request.max_tokens.value_or(left)) {
@@ -421,22 +484,11 @@ void Simulation::CheckWhole(const Stream& stream, const RequestFinished& action)
 
 void Simulation::Take(const SequenceFinished& action) {
   Stream& stream = streams_.at(action.request_id);
-  if (stream.ended || stream.complete) Fail("a sequence ends twice");
-  stream.complete = true;
-  if (action.completion_token_count != stream.output.size())
+  Sample& sample = stream.samples.at(action.sequence_index);
+  if (stream.ended || sample.complete) Fail("a sequence ends twice");
+  sample.complete = true;
+  if (action.completion_token_count != sample.output.size())
     Fail("the count of a complete sequence is wrong");
-}
-
-void Simulation::Take(const RequestFinished& action) {
-  Stream& stream = streams_.at(action.request_id);
-  if (action.status.ok() != stream.complete) Fail("a request ends well without its sequence");
-  if (stream.ended) Fail("a request ends twice");
-  stream.ended = true;
-  stream.reason = action.reason;
-  if (action.completion_token_count != stream.output.size() ||
-      action.prompt_token_count != stream.request.prompt.size()) {
-    Fail("the counts of an ended request are wrong");
-  }
   switch (action.reason) {
     case FinishReason::kStopToken:
     case FinishReason::kLength:
@@ -445,12 +497,40 @@ void Simulation::Take(const RequestFinished& action) {
       ++whole_streams_;
       break;
     case FinishReason::kPoolExhausted: {
-      const size_t tokens = stream.request.prompt.size() + stream.output.size();
+      const size_t tokens = stream.request.prompt.size() + sample.output.size();
       if (stream.request.max_tokens || layout_.BlocksFor(tokens) <= block_count_) {
-        Fail("a request that fits ends for want of blocks");
+        Fail("a sequence that fits ends for want of blocks");
       }
       break;
     }
+    case FinishReason::kStopString:
+      if (!faults_) Fail("ended at a stop string that nobody told");
+      break;
+    default:
+      Fail(absl::StrCat("a complete sequence, by ", FinishReasonName(action.reason)));
+  }
+}
+
+void Simulation::Take(const RequestFinished& action) {
+  Stream& stream = streams_.at(action.request_id);
+  size_t complete = 0;
+  size_t tokens = 0;
+  for (const Sample& sample : stream.samples) {
+    complete += sample.complete;
+    tokens += sample.output.size();
+  }
+  if (action.status.ok() != (complete == stream.samples.size())) {
+    Fail("a request ends well without all its sequences, or badly with them");
+  }
+  if (stream.ended) Fail("a request ends twice");
+  stream.ended = true;
+  stream.reason = action.reason;
+  if (action.completion_token_count != tokens ||
+      action.prompt_token_count != stream.request.prompt.size()) {
+    Fail("the counts of an ended request are wrong");
+  }
+  if (action.status.ok()) return;
+  switch (action.reason) {
     case FinishReason::kDeadline:
       break;
     case FinishReason::kError:
@@ -458,7 +538,10 @@ void Simulation::Take(const RequestFinished& action) {
       if (absl::IsFailedPrecondition(action.status)) break;
       if (absl::IsInternal(action.status)) {
         const auto record = engine_.FindRequest(action.request_id);
-        if (!failures_.contains(record->sequence_id))
+        const auto& sequences = record->sequences;
+        if (std::none_of(sequences.begin(), sequences.end(), [&](const SequenceRecord& it) {
+              return failures_.contains(it.sequence_id);
+            }))
           Fail("a request fails for another one's logits");
       }
       [[fallthrough]];

@@ -35,8 +35,10 @@ struct SimulationReport {
   uint32_t whole_streams = 0;  // ended by their own stop rule
   uint64_t copies = 0;         // of parts of blocks, in plans
   uint64_t shared_in_step =
-      0;                  // blocks that a row reads and one before it, in the same plan, fills
-  uint64_t failures = 0;  // sequences whose logits were not finite
+      0;                      // blocks that a row reads and one before it, in the same plan, fills
+  uint64_t failures = 0;      // sequences whose logits were not finite
+  uint64_t born_samples = 0;  // beside the first ones
+  uint64_t tail_copies = 0;   // of the copies: writes into a shared block
 };
 
 struct SimulationOptions {
@@ -63,15 +65,18 @@ class Simulation {
   struct Use {
     StepNumber step;
     SequenceId sequence;
-    std::vector<BlockId> blocks;
+    std::vector<std::pair<BlockId, uint32_t>> blocks;  // and how many slots of each it reads
     size_t row = 0;
+  };
+  struct Sample {
+    std::vector<TokenId> output;
+    bool complete = false;
   };
   struct Stream {
     SubmitRequest request;
-    std::vector<TokenId> output;
+    std::vector<Sample> samples;
     uint32_t next_score = 1;
     bool admitted = false;
-    bool complete = false;  // its sequence
     bool ended = false;
     bool paused = false;
     std::optional<FinishReason> reason;
@@ -91,9 +96,9 @@ class Simulation {
   void Plan();
   // After every call of the engine.
   void Absorb();
-  // No block that a step in flight uses is written for another sequence; one that a step writes is
-  // nobody else's; a copy goes to a block of a row of the plan, and its source is in use by the
-  // step. A row may read what a row before it in the plan writes, if that fills the block.
+  // No slot that a step in flight reads is written for another sequence; a block that a step writes
+  // is in no other table; a copy goes to a block of a row of the plan, and its source is in use by
+  // the step. A row may read what a row before it in the plan writes, if that fills the block.
   void CheckBlocks(const StepPlan& plan);
   void Take(SendPlan action);
   void Take(const RequestAdmitted& action);
@@ -104,7 +109,7 @@ class Simulation {
   void Take(const RequestRefused& action);
   void Take(const PrefixCacheReset&) {}
   void Take(const ReplicaRejected& action);
-  void CheckWhole(const Stream& stream, const RequestFinished& action);
+  void CheckWhole(const Stream& stream, const SequenceFinished& action);
   void Fail(const std::string& what);
   Stream* DrawLive();
 
@@ -133,6 +138,8 @@ class Simulation {
   uint64_t copies_ = 0;
   uint64_t shared_in_step_ = 0;
   std::set<SequenceId> failures_;
+  uint64_t born_samples_ = 0;
+  uint64_t tail_copies_ = 0;
 };
 
 }  // namespace octavo

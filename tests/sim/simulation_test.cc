@@ -28,6 +28,8 @@ struct Totals {
   uint64_t copies = 0;
   uint64_t shared_in_step = 0;
   uint64_t failures = 0;
+  uint64_t born_samples = 0;
+  uint64_t tail_copies = 0;
   EngineCounters counters;
 };
 
@@ -47,6 +49,8 @@ Totals RunSeeds(uint64_t count, uint32_t turns, bool faults) {
     totals.copies += report.copies;
     totals.shared_in_step += report.shared_in_step;
     totals.failures += report.failures;
+    totals.born_samples += report.born_samples;
+    totals.tail_copies += report.tail_copies;
     EngineCounters& sum = totals.counters;
     sum.steps_completed += report.counters.steps_completed;
     sum.preemptions += report.counters.preemptions;
@@ -64,10 +68,12 @@ Totals RunSeeds(uint64_t count, uint32_t turns, bool faults) {
             << sum.steps_completed << " steps, " << sum.preemptions << " preemptions, "
             << sum.prefix_hit_tokens << " hit tokens (" << sum.prefix_in_flight_hit_tokens
             << " in flight, " << totals.shared_in_step << " blocks in one step), "
-            << totals.failures << " failed rows, " << totals.copies << " copies, "
-            << sum.evicted_blocks << " evictions, " << sum.duplicate_results << " duplicate, "
-            << sum.reordered_results << " reordered, " << sum.stale_results << " stale results, "
-            << sum.resyncs << " resyncs, " << sum.replica_losses << " replica losses\n";
+            << totals.failures << " failed rows, " << totals.copies << " copies ("
+            << totals.tail_copies << " of shared tails), " << totals.born_samples
+            << " samples born, " << sum.evicted_blocks << " evictions, " << sum.duplicate_results
+            << " duplicate, " << sum.reordered_results << " reordered, " << sum.stale_results
+            << " stale results, " << sum.resyncs << " resyncs, " << sum.replica_losses
+            << " replica losses\n";
   return totals;
 }
 
@@ -79,6 +85,8 @@ TEST(SimulationTest, EveryStreamIsWhatItsRequestAloneWouldHaveProduced) {
   EXPECT_GT(totals.counters.evicted_blocks, 0u);
   EXPECT_GT(totals.copies, 0u);
   EXPECT_GT(totals.shared_in_step, 0u);
+  EXPECT_GT(totals.born_samples, 0u);
+  EXPECT_GT(totals.tail_copies, 0u);
 }
 
 TEST(SimulationTest, NoFaultLosesABlockATokenOrAnEnding) {

@@ -135,8 +135,8 @@ class Backend {
   // x += delta; y = x / rms(x) × weight.
   virtual void AddRmsNorm(Step& step, ActivationId delta, ActivationId x, VectorId weight,
                           float epsilon, ActivationId y, uint32_t rows) = 0;
-  // The same for the input tokens of logits rows [first, first + rows): row i of y is that of
-  // inputs.logits_rows[first + i]. x is not changed.
+  // The same for the input tokens of logits sources [first, first + rows): row i of y is that of
+  // inputs.logits_sources[first + i]. x is not changed.
   virtual void GatherAddRmsNorm(Step& step, ActivationId delta, ActivationId x, VectorId weight,
                                 float epsilon, ActivationId y, uint32_t first, uint32_t rows) = 0;
   // y = [x W0ᵀ | x W1ᵀ | …], side by side in the order given. x is a product input made for these
@@ -158,9 +158,9 @@ class Backend {
                          LayerGroup group, uint32_t layer, ActivationId y) = 0;
   // gate_up = [gate | up]; y = silu(gate) × up, a product input.
   virtual void SwiGlu(Step& step, ActivationId gate_up, ActivationId y, uint32_t rows) = 0;
-  // Chooses or scores the tokens of logits rows [first, first + rows); row i of `logits` belongs to
-  // inputs.logits_rows[first + i]. Fills outputs.outcomes at the same indices and, where it
-  // samples, the slot's last token.
+  // Chooses or scores the tokens of logits sources [first, first + rows); row i of `logits` belongs
+  // to inputs.logits_sources[first + i] and all its logits rows. Fills outputs.outcomes at the
+  // indices of those and, where they sample, the slots' last tokens.
   virtual void ChooseTokens(Step& step, ActivationId logits, uint32_t first, uint32_t rows) = 0;
 
   // --- Running. ---

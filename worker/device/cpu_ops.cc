@@ -185,12 +185,11 @@ void CpuBackend::GatherAddRmsNorm(Step& step, ActivationId delta_id, ActivationI
                                   .row_count = 1,
                                   .dim = x.columns,
                                   .epsilon = epsilon};
-  const LogitsRow* wanted = step.inputs.logits_rows.data() + first;
+  const LogitsSource* wanted = step.inputs.logits_sources.data() + first;
   Cpu(step).commands.Add(rows, [add, args, wanted, writer = WriterOf(y), scratch = ThreadScratch(),
                                 add_rows = kernels_.add, norm = kernels_.rms_norm](
                                    int64_t begin, int64_t end, uint32_t thread) {
-    // The sum goes to scratch: a token can have several logits rows, and each sees x as the layers
-    // left it.
+    // The sum goes to scratch: x stays as the layers left it.
     kernels::AddArgs sum = add;
     sum.sum = scratch.First(thread);
     kernels::RmsNormArgs row = args;
@@ -372,9 +371,13 @@ void CpuBackend::ChooseTokens(Step& base, ActivationId logits_id, uint32_t first
   step.commands.Add(1, [&step](int64_t, int64_t, uint32_t) { step.choose_started_ns = NowNs(); });
   step.commands.Add(rows, [&step, first, base = logits.rows(), columns = int64_t{logits.columns},
                            sampler = sampler_.get()](int64_t begin, int64_t end, uint32_t) {
+    // One after the other: a choice changes the logits while it looks at them.
     for (int64_t i = begin; i < end; ++i) {
-      sampler->Choose(step.inputs.logits_rows[first + i], base + i * columns,
-                      step.outputs.outcomes[first + i]);
+      const LogitsSource& source = step.inputs.logits_sources[first + i];
+      for (uint32_t row = source.first_row; row < source.first_row + source.row_count; ++row) {
+        sampler->Choose(step.inputs.logits_rows[row], base + i * columns,
+                        step.outputs.outcomes[row]);
+      }
     }
   });
   step.commands.Add(1, [&step](int64_t, int64_t, uint32_t) {

@@ -15,6 +15,18 @@ void StepInputs::Clear() {
     group.copies.clear();
   }
   logits_rows.clear();
+  logits_sources.clear();
+}
+
+void StepInputs::GroupLogitsRows() {
+  logits_sources.clear();
+  for (uint32_t i = 0; i < logits_rows.size(); ++i) {
+    const uint32_t token = logits_rows[i].token;
+    if (logits_sources.empty() || logits_sources.back().token != token) {
+      logits_sources.push_back({.token = token, .first_row = i});
+    }
+    ++logits_sources.back().row_count;
+  }
 }
 
 }  // namespace octavo

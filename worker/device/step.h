@@ -57,7 +57,16 @@ struct GroupInputs {
   friend bool operator==(const GroupInputs&, const GroupInputs&) = default;
 };
 
-// One row of logits that somebody wants.
+// The logits of one input token: computed once, whoever wants them.
+struct LogitsSource {
+  uint32_t token = 0;      // the input token
+  uint32_t first_row = 0;  // logits_rows [first_row, first_row + row_count) choose from them
+  uint32_t row_count = 0;
+
+  friend bool operator==(const LogitsSource&, const LogitsSource&) = default;
+};
+
+// One choice or score that somebody wants.
 struct LogitsRow {
   uint32_t token = 0;  // the input token whose logits these are
   uint32_t slot = 0;
@@ -79,10 +88,13 @@ struct StepInputs {
       sequences;  // tokens of a sequence are consecutive, at consecutive positions
   std::vector<FedToken> fed_tokens;
   std::vector<SlotStart> slot_starts;
-  std::vector<GroupInputs> groups;  // [layer_group_count]
-  std::vector<LogitsRow> logits_rows;
+  std::vector<GroupInputs> groups;           // [layer_group_count]
+  std::vector<LogitsRow> logits_rows;        // those of one token are consecutive
+  std::vector<LogitsSource> logits_sources;  // their tokens, in the same order
 
   uint32_t token_count() const { return static_cast<uint32_t>(token_ids.size()); }
+  // Fills logits_sources from logits_rows.
+  void GroupLogitsRows();
   // Empties every list and keeps its memory; `groups` keeps its size.
   void Clear();
   friend bool operator==(const StepInputs&, const StepInputs&) = default;

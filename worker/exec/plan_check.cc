@@ -115,6 +115,7 @@ absl::StatusOr<PlanCheck::View> PlanCheck::Find(SequenceId id) const {
 
 absl::Status PlanCheck::CheckRows() {
   row_views_.reserve(plan_.rows.size());
+  const PlanRow* computed = nullptr;
   for (size_t row = 0; row < plan_.rows.size(); ++row) {
     const SequenceId id = plan_.rows[row].sequence_id;
     if (!row_of_.emplace(id, static_cast<uint32_t>(row)).second) {
@@ -122,7 +123,27 @@ absl::Status PlanCheck::CheckRows() {
     }
     OCTAVO_ASSIGN_OR_RETURN(const View view, Find(id));
     OCTAVO_RETURN_IF_ERROR(CheckRow(row, view));
+    if (plan_.rows[row].shares_logits) {
+      OCTAVO_RETURN_IF_ERROR(CheckSharedLogits(plan_.rows[row], computed));
+    } else {
+      computed = &plan_.rows[row];
+    }
     row_views_.push_back(view);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PlanCheck::CheckSharedLogits(const PlanRow& row, const PlanRow* computed) const {
+  const uint64_t id = row.sequence_id.value();
+  if (row.token_count > 0 || !row.samples || row.feeds_sampled || row.scores) {
+    return Malformed("the row of sequence ", id,
+                     " shares logits: it computes and scores no token, feeds none and samples");
+  }
+  if (computed == nullptr || !computed->samples ||
+      uint64_t{computed->first_position} + computed->token_count != row.first_position) {
+    return Malformed("the row of sequence ", id, " samples position ", row.first_position,
+                     " from shared logits, but no row above it that computes tokens ends there and "
+                     "samples");
   }
   return absl::OkStatus();
 }
@@ -131,8 +152,10 @@ absl::Status PlanCheck::CheckRow(size_t index, const View& view) const {
   const PlanRow& row = plan_.rows[index];
   const uint64_t id = row.sequence_id.value();
   const uint64_t end = uint64_t{row.first_position} + row.token_count;
-  if (row.token_count == 0)
-    return Malformed("token_count of sequence ", id, " is 0; it must be at least 1");
+  if (row.token_count == 0 && !row.shares_logits) {
+    return Malformed("token_count of sequence ", id,
+                     " is 0; it must be at least 1, unless the row shares logits");
+  }
   if (end > limits_.max_positions) {
     return Malformed("the row of sequence ", id, " ends at position ", end, "; the model ends at ",
                      limits_.max_positions);
@@ -247,6 +270,7 @@ absl::Status PlanCheck::CheckCoverage(const LayerGroupChange& change, size_t gro
       return Malformed("the row of sequence ", plan_row.sequence_id.value(), " reaches block ",
                        last, " of its table, which has ", size);
     }
+    if (plan_row.token_count == 0) continue;  // writes nothing
     for (uint32_t index = first; index <= last; ++index) {
       const auto change_it = changed_.find(std::pair(plan_row.sequence_id, index));
       const BlockId block =

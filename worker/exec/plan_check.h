@@ -47,6 +47,8 @@ class PlanCheck {
   absl::Status CheckStart(const SequenceStart& start) const;
   absl::Status CheckRows();
   absl::Status CheckRow(size_t row, const View& view) const;
+  // `computed`: the nearest row above that computes tokens; null where there is none.
+  absl::Status CheckSharedLogits(const PlanRow& row, const PlanRow* computed) const;
   absl::Status CheckTokens() const;
   absl::Status CheckGroup(size_t group);
   absl::Status CheckEntryChanges(const LayerGroupChange& change, size_t group);

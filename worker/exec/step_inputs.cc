@@ -27,9 +27,10 @@ void AppendTokens(const PlanRow& row, const TokenId* tokens, const MirroredSeque
                               .slot = state.slot});
 }
 
+// The row's tokens are the last of `inputs`, or those of the row whose logits it shares are.
 void AppendLogitsRows(const PlanRow& row, const MirroredSequence& state, StepInputs& inputs,
                       StepLabel& label) {
-  const uint32_t first_token = inputs.sequences.back().first_token;
+  const uint32_t first_token = inputs.token_count() - row.token_count;
   const SamplingParams& sampling = state.sampling;
   if (row.scores) {
     for (uint32_t i = 0; i < row.token_count; ++i) {
@@ -48,7 +49,7 @@ void AppendLogitsRows(const PlanRow& row, const MirroredSequence& state, StepInp
     const uint32_t position = row.first_position + row.token_count;
     const uint32_t output_tokens =
         position > state.prompt_token_count ? position - state.prompt_token_count : 0;
-    inputs.logits_rows.push_back({.token = first_token + row.token_count - 1,
+    inputs.logits_rows.push_back({.token = inputs.token_count() - 1,
                                   .slot = state.slot,
                                   .position = position,
                                   .samples = true,
@@ -81,8 +82,9 @@ void FillStepInputs(const StepPlan& plan, const SequenceTables& tables, StepInpu
   const TokenId* tokens = plan.token_ids.data();
   for (const PlanRow& row : plan.rows) {
     const MirroredSequence& state = *tables.Find(row.sequence_id);
-    AppendTokens(row, tokens, state, inputs);
+    if (!row.shares_logits) AppendTokens(row, tokens, state, inputs);
     AppendLogitsRows(row, state, inputs, label);
+    if (row.shares_logits) continue;
     tokens += row.token_count - (row.feeds_sampled ? 1 : 0);
     for (size_t group = 0; group < inputs.groups.size(); ++group) {
       GroupInputs& group_inputs = inputs.groups[group];
@@ -90,6 +92,7 @@ void FillStepInputs(const StepPlan& plan, const SequenceTables& tables, StepInpu
       for (BlockId block : state.tables[group]) group_inputs.block_tables.push_back(block.value());
     }
   }
+  inputs.GroupLogitsRows();
   for (size_t group = 0; group < inputs.groups.size(); ++group) {
     for (const BlockCopy& copy : plan.layer_groups[group].copies) {
       inputs.groups[group].copies.push_back({.source = copy.source.value(),

@@ -24,7 +24,8 @@ struct StepLabel {
 };
 
 // Fills `inputs`, replacing what it held. Logits rows come row after row of the plan: scored
-// positions in order, then the sampled one. REQUIRES: tables.Apply(plan) was the last change.
+// positions in order, then the sampled one. A row that shares logits is a logits row and no more.
+// REQUIRES: tables.Apply(plan) was the last change.
 void FillStepInputs(const StepPlan& plan, const SequenceTables& tables, StepInputs& inputs,
                     StepLabel& label);
 

@@ -69,7 +69,7 @@ void Decoder::RecordLayer(Step& step, KvPoolId pool, LayerGroup group, uint32_t 
 }
 
 void Decoder::RecordLogits(Step& step) const {
-  const uint32_t wanted = static_cast<uint32_t>(step.inputs.logits_rows.size());
+  const uint32_t wanted = static_cast<uint32_t>(step.inputs.logits_sources.size());
   for (uint32_t first = 0; first < wanted; first += kLogitsRowsPerChunk) {
     const uint32_t rows = std::min(kLogitsRowsPerChunk, wanted - first);
     backend_.GatherAddRmsNorm(step, delta_, residual_, weights_.output_norm, epsilon_, output_in_,

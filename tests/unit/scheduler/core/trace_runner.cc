@@ -205,11 +205,16 @@ void TraceRunner::Submit(const Command& command) {
   if (command.values.contains("deadline_ms")) {
     event.deadline = now_ + absl::Milliseconds(command.Number("deadline_ms", 0));
   }
+  event.sample_count = command.Number("n", 1);
   event.prompt_logprobs = command.Has("scores");
   event.no_cache = command.Has("no_cache");
   engine_->Handle(std::move(event), now_, actions_);
   if (const auto record = engine_->FindRequest(requests_[command.names[0]])) {
     sequence_names_[record->sequence_id] = command.names[0];
+    for (uint32_t i = 1; i < record->sample_count; ++i) {
+      sequence_names_[SequenceId(record->sequence_id.value() + i)] =
+          absl::StrCat(command.names[0], ".", i);
+    }
   }
 }
 
@@ -264,8 +269,13 @@ std::string TraceRunner::PrintPlan(const StepPlan& plan) const {
     if (row.samples) absl::StrAppend(&out, " samples");
     if (row.feeds_sampled) absl::StrAppend(&out, " fed");
     if (row.scores) absl::StrAppend(&out, " scores");
+    if (row.shares_logits) absl::StrAppend(&out, " shares");
     absl::StrAppend(&out, "\n");
     block += count;
+  }
+  for (const TableEntryChange& entry : plan.layer_groups[0].entry_changes) {
+    absl::StrAppend(&out, "  ", Name(entry.sequence_id), " entry ", entry.index, " is now ",
+                    entry.block.value(), "\n");
   }
   for (const BlockCopy& copy : plan.layer_groups[0].copies) {
     absl::StrAppend(&out, "  copies ", copy.token_count, " of ", copy.source.value(), " to ",
@@ -290,7 +300,10 @@ std::string TraceRunner::Print() {
           } else if constexpr (std::is_same_v<T, TokensGenerated>) {
             for (const GeneratedToken& token : it.tokens) {
               absl::StrAppend(&out, token.scores_prompt ? "score " : "token ",
-                              names_.at(token.request_id), " at ", token.outcome.position);
+                              names_.at(token.request_id),
+                              token.sequence_index > 0 ? absl::StrCat(".", token.sequence_index)
+                                                       : std::string(),
+                              " at ", token.outcome.position);
               if (!token.scores_prompt) absl::StrAppend(&out, ": ", token.outcome.token_id);
               absl::StrAppend(&out, "\n");
             }
@@ -298,6 +311,11 @@ std::string TraceRunner::Print() {
             absl::StrAppend(&out, "beams ", names_.at(it.request_id), ": ", it.token_count, "\n");
           } else if constexpr (std::is_same_v<T, SequenceFinished>) {
             stop_token = it.stop_token;
+            if (engine_->FindRequest(it.request_id)->sample_count > 1) {
+              absl::StrAppend(&out, "sequence ", names_.at(it.request_id), ".", it.sequence_index,
+                              " ", FinishReasonName(it.reason), ", ", it.completion_token_count,
+                              " tokens\n");
+            }
           } else if constexpr (std::is_same_v<T, RequestFinished>) {
             absl::StrAppend(&out, "finished ", names_.at(it.request_id), " ",
                             FinishReasonName(it.reason));
@@ -334,14 +352,18 @@ std::string TraceRunner::Inspect(const Command& command) const {
   }
   if (command.verb == "table") {
     std::string out;
-    const auto table = engine_->BlockTableOf(requests_.at(command.names.at(0)));
-    if (!table) return "no such request\n";
-    for (const BlockTableEntry& entry : table->entries) {
-      absl::StrAppend(&out, out.empty() ? "" : " ", entry.block.value(), "(",
-                      entry.filled_token_count, entry.indexed ? " indexed" : "", " x",
-                      entry.reference_count, ")");
+    const auto tables = engine_->BlockTablesOf(requests_.at(command.names.at(0)));
+    if (tables.empty()) return "no such request\n";
+    for (const BlockTableRecord& table : tables) {
+      if (table.sequence_index > 0) absl::StrAppend(&out, ".", table.sequence_index, ": ");
+      for (const BlockTableEntry& entry : table.entries) {
+        absl::StrAppend(&out, &entry == &table.entries[0] ? "" : " ", entry.block.value(), "(",
+                        entry.filled_token_count, entry.indexed ? " indexed" : "", " x",
+                        entry.reference_count, ")");
+      }
+      absl::StrAppend(&out, table.entries.empty() ? "no blocks\n" : "\n");
     }
-    return absl::StrCat(out.empty() ? "no blocks" : out, "\n");
+    return out;
   }
   CHECK_EQ(command.verb, "state") << "unknown command";
   const SchedulerState state = engine_->State();

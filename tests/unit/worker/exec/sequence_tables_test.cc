@@ -376,6 +376,44 @@ TEST_F(MalformedPlanTest, EveryFaultIsNamedAndNothingChanges) {
   EXPECT_TRUE(Offer(tables_, plan_).ok());
 }
 
+// Sequence 8 samples first, two siblings share its logits and its blocks.
+TEST_F(MalformedPlanTest, RowsShareTheLogitsOfTheNearestRowThatComputes) {
+  plan_.starts.push_back({.sequence_id = SequenceId(10), .prompt_token_count = 6});
+  plan_.starts.push_back({.sequence_id = SequenceId(11), .prompt_token_count = 6});
+  plan_.rows[1].samples = true;
+  const PlanRow shares{
+      .sequence_id = SequenceId(10), .first_position = 6, .samples = true, .shares_logits = true};
+  plan_.rows.insert(plan_.rows.begin() + 2, 2, shares);
+  plan_.rows[3].sequence_id = SequenceId(11);
+  LayerGroupChange& change = plan_.layer_groups[0];
+  change.new_block_counts = {0, 1, 2, 2, 1};
+  change.new_blocks = Blocks({4, 3, 4, 3, 4, 5});
+  change.digest = DigestOf({{7, {0, 1, 6}}, {8, {3, 4}}, {9, {5}}, {10, {3, 4}}, {11, {3, 4}}});
+  const auto refused = [&](const std::string& what, auto&& plant) {
+    StepPlan bad = plan_;
+    plant(bad);
+    ExpectRefused(tables_, bad, absl::StatusCode::kInvalidArgument, what);
+  };
+  refused("not sampled above", [](StepPlan& p) { p.rows[1].samples = false; });
+  refused("another position", [](StepPlan& p) { p.rows[2].first_position = 5; });
+  refused("does not sample", [](StepPlan& p) { p.rows[3].samples = false; });
+  refused("scores", [](StepPlan& p) { p.rows[3].scores = true; });
+  refused("feeds", [](StepPlan& p) { p.rows[3].feeds_sampled = true; });
+  refused("nothing above", [](StepPlan& p) { std::swap(p.rows[0], p.rows[2]); });
+  refused("computes a token", [](StepPlan& p) {
+    p.rows[2].token_count = 1;
+    p.token_ids.push_back(5);
+  });
+  refused("too short a table", [](StepPlan& p) {
+    p.layer_groups[0].new_block_counts[3] = 1;
+    p.layer_groups[0].new_blocks = Blocks({4, 3, 4, 3, 5});
+  });
+  const auto offered = Offer(tables_, plan_);
+  ASSERT_TRUE(offered.ok()) << offered.status();
+  EXPECT_EQ(tables_.Find(SequenceId(11))->sampled_position, 6u);
+  tables_.CheckInvariants();
+}
+
 TEST(SequenceTablesTest, SlotsAreReusedAndNeverShared) {
   PlanSource source(5, kLimits, kEpoch);
   SequenceTables tables = MakeTables();

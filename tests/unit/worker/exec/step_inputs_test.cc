@@ -138,6 +138,37 @@ TEST_F(StepInputsTest, ASequenceWithALogitsRowThatIsNotFiniteFailsWhole) {
   EXPECT_TRUE(result.scored.empty());
 }
 
+// The samples of one prompt: one computes, all choose from its logits.
+TEST_F(StepInputsTest, RowsThatShareLogitsAreChoicesAndNoTokens) {
+  StepPlan plan{.step = StepNumber(3)};
+  plan.layer_groups.resize(1);
+  for (const uint64_t id : {7, 8, 9}) {
+    plan.starts.push_back({.sequence_id = SequenceId(id), .seed = id, .prompt_token_count = 3});
+    plan.rows.push_back({.sequence_id = SequenceId(id),
+                         .first_position = id == 7 ? 0u : 3u,
+                         .token_count = id == 7 ? 3u : 0u,
+                         .samples = true,
+                         .shares_logits = id != 7});
+    plan.layer_groups[0].new_block_counts.push_back(1);
+    plan.layer_groups[0].new_blocks.push_back(BlockId(9));
+  }
+  plan.token_ids = {1, 2, 3};
+  tables_.Apply(plan);
+  FillStepInputs(plan, tables_, inputs_, label_);
+  ASSERT_EQ(inputs_.sequences.size(), 1u);
+  EXPECT_EQ(inputs_.sequences[0].slot, SlotOf(7));
+  EXPECT_EQ(inputs_.token_count(), 3u);
+  EXPECT_EQ(inputs_.groups[0].table_offsets.size(), 1u);
+  EXPECT_THAT(
+      inputs_.logits_rows,
+      ElementsAre(LogitsRow{.token = 2, .slot = SlotOf(7), .position = 3, .samples = true},
+                  LogitsRow{.token = 2, .slot = SlotOf(8), .position = 3, .samples = true},
+                  LogitsRow{.token = 2, .slot = SlotOf(9), .position = 3, .samples = true}));
+  EXPECT_THAT(inputs_.logits_sources,
+              ElementsAre(LogitsSource{.token = 2, .first_row = 0, .row_count = 3}));
+  EXPECT_THAT(label_.logits_sequences, ElementsAre(SequenceId(7), SequenceId(8), SequenceId(9)));
+}
+
 TEST_F(StepInputsTest, FillingAgainReplacesWhatWasThere) {
   StepInputs again = inputs_;
   StepLabel label = label_;
