@@ -105,6 +105,9 @@ struct Metrics::Families {
       AddCounter("prefix_cache_queries_total", "Prompt tokens looked up in the prefix index.");
   Counter& prefix_hits =
       AddCounter("prefix_cache_hits_total", "Prompt tokens found in the prefix index.");
+  Counter& prefix_in_flight_hits = AddCounter(
+      "prefix_cache_in_flight_hits_total",
+      "Of the tokens found, those in whole blocks that a step in flight was still to fill.");
   Counter& preemptions =
       AddCounter("num_preemptions_total", "Sequences preempted for want of blocks.");
   Counter& evictions =
@@ -224,6 +227,7 @@ void Metrics::OnLevels(const LevelSample& sample) {
   families_->step_lag.Set(static_cast<double>(sample.step_lag));
   Follow(families_->prefix_queries, sample.prefix_query_tokens);
   Follow(families_->prefix_hits, sample.prefix_hit_tokens);
+  Follow(families_->prefix_in_flight_hits, sample.prefix_in_flight_hit_tokens);
   Follow(families_->preemptions, sample.preemptions);
   Follow(families_->evictions, sample.evicted_blocks);
   Follow(families_->ignored_results, sample.ignored_results);

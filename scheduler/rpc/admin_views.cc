@@ -75,6 +75,7 @@ void EncodeState(const Loop& loop, v1::GetSchedulerStateResponse& message) {
   message.set_paused_requests(state.paused_sequences);
   message.set_prefix_query_tokens(counters.prefix_queried_tokens);
   message.set_prefix_hit_tokens(counters.prefix_hit_tokens);
+  message.set_prefix_in_flight_hit_tokens(counters.prefix_in_flight_hit_tokens);
   message.set_recent_prefix_hit_ratio(state.recent_prefix_hit_ratio);
   message.set_preemptions(counters.preemptions);
   message.set_prompt_tokens(counters.prompt_tokens);

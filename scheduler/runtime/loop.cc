@@ -403,6 +403,7 @@ void Loop::ReportLevels() {
   levels.step_lag = state.steps_in_flight;
   levels.prefix_query_tokens = state.counters.prefix_queried_tokens;
   levels.prefix_hit_tokens = state.counters.prefix_hit_tokens;
+  levels.prefix_in_flight_hit_tokens = state.counters.prefix_in_flight_hit_tokens;
   levels.preemptions = state.counters.preemptions;
   levels.evicted_blocks = state.counters.evicted_blocks;
   levels.ignored_results = state.counters.duplicate_results + state.counters.stale_results +

@@ -205,7 +205,8 @@ struct LevelSample {
   uint32_t block_size = 0, block_count = 0, free_blocks = 0, cached_blocks = 0, held_blocks = 0;
   bool replica_ready = false;
   uint64_t step_lag = 0;  // steps in flight
-  uint64_t prefix_query_tokens = 0, prefix_hit_tokens = 0, preemptions = 0, evicted_blocks = 0;
+  uint64_t prefix_query_tokens = 0, prefix_hit_tokens = 0, prefix_in_flight_hit_tokens = 0;
+  uint64_t preemptions = 0, evicted_blocks = 0;
   uint64_t ignored_results = 0, resyncs = 0, replica_losses = 0;
 };
 

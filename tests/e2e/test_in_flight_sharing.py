@@ -34,5 +34,9 @@ def test_a_new_prefix_is_computed_once(folder, flags):
             assert one.logprobs == other.logprobs
         # The common 400 tokens once, then at most a block and the answer's tokens of each.
         assert computed <= len(PROMPT) + len(prompts) * (16 + 1 + 4)
+        hits = server.metrics()["octavo_prefix_cache_in_flight_hits_total"]
+        assert hits <= server.metrics()["octavo_prefix_cache_hits_total"]
+        # One step computes the whole prompt and takes long: the others come while it runs.
+        assert flags or hits > 0
     finally:
         assert server.stop() == 0, server.process.text()
