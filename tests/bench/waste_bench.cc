@@ -23,6 +23,7 @@
 #include "glog/logging.h"
 #include "nlohmann/json.hpp"
 #include "scheduler/core/engine.h"
+#include "tests/bench/recorded_requests.h"
 #include "tools/octavo/trace_file.h"
 
 namespace octavo {
@@ -186,23 +187,6 @@ bool Compare(const Options& options, const std::vector<RequestLength>& requests)
   return holds;
 }
 
-std::vector<RequestLength> Select(const Options& options, const std::vector<RequestLength>& trace) {
-  std::vector<RequestLength> requests;
-  RequestLength above;
-  for (const RequestLength& request : trace) {
-    // A turn's prompt holds the turn before and its answer.
-    const bool continues =
-        above.output_tokens > 0 &&
-        request.prompt_tokens >= uint64_t{above.prompt_tokens} + above.output_tokens;
-    above = request;
-    const bool fits = request.prompt_tokens >= 1 && request.output_tokens >= 1 &&
-                      uint64_t{request.prompt_tokens} + request.output_tokens <= kMaxModelLen;
-    if (fits && !(options.first_turns && continues) && requests.size() < options.requests)
-      requests.push_back(request);
-  }
-  return requests;
-}
-
 int Main(int argc, char** argv) {
   Options options;
   bool valid = true;
@@ -238,7 +222,9 @@ int Main(int argc, char** argv) {
     std::fprintf(stderr, "waste_bench: %s\n", std::string(trace.status().message()).c_str());
     return 2;
   }
-  return Compare(options, Select(options, *trace)) ? 0 : 1;
+  const std::vector<RequestLength> requests =
+      SelectRequests(*trace, options.first_turns, kMaxModelLen, options.requests);
+  return Compare(options, requests) ? 0 : 1;
 }
 
 }  // namespace
