@@ -231,7 +231,8 @@ absl::StatusOr<SchedulerConfig> ConfigFromFlags() {
     config.context_length = absl::GetFlag(FLAGS_context_length);
   config.limits = {.min_priority = absl::GetFlag(FLAGS_min_priority),
                    .max_priority = absl::GetFlag(FLAGS_max_priority),
-                   .max_sequences = 1};  // until the engine has several for a request
+                   .max_sequences = engine.max_sequences,
+                   .max_beam_width = 1};  // until the engine searches
   config.log_prompts = absl::GetFlag(FLAGS_log_prompts);
   config.drain_timeout = absl::GetFlag(FLAGS_drain_timeout);
   config.probe_interval = absl::GetFlag(FLAGS_probe_interval);

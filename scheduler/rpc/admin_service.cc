@@ -55,6 +55,15 @@ absl::Status NoSuchRequest(const std::string& name) {
                     "UNKNOWN_REQUEST_ID", {{"request_id", name}});
 }
 
+absl::Status NoSuchSequence(const v1::GetBlockTableRequest& request) {
+  return WithReason(
+      absl::NotFoundError(absl::StrCat("request \"", request.request_id(), "\" has no sequence ",
+                                       request.sequence_index(),
+                                       " that lives; GetRequest lists them")),
+      "UNKNOWN_SEQUENCE",
+      {{"request_id", request.request_id()}, {"sequence_index", request.sequence_index()}});
+}
+
 }  // namespace
 
 AdminService::AdminService(AdminServiceOptions options, const ServedModel* model, Loop* loop,
@@ -123,17 +132,24 @@ grpc::ServerUnaryReactor* AdminService::GetBlockTable(grpc::CallbackServerContex
     const Engine& engine = loop_->engine();
     const auto record = engine.FindRequest(absl::string_view(request->request_id()));
     if (!record) return NoSuchRequest(request->request_id());
-    const auto table = engine.BlockTableOf(record->request_id);
-    if (!table) {
+    const std::vector<BlockTableRecord> tables = engine.BlockTablesOf(record->request_id);
+    if (tables.empty()) {
       return WithReason(absl::NotFoundError(absl::StrCat("request \"", request->request_id(),
                                                          "\" has ended and holds no blocks")),
                         "REQUEST_ENDED", {{"request_id", request->request_id()}});
     }
+    const auto table = std::find_if(tables.begin(), tables.end(), [&](const BlockTableRecord& it) {
+      return it.sequence_index == request->sequence_index();
+    });
+    if (table == tables.end()) return NoSuchSequence(*request);
     const StepNumber completed = engine.State().last_completed_step;
     response->set_replica_id(table->replica_id.value());
     response->set_layer_group(table->layer_group.value());
     response->set_block_size(table->block_size);
-    response->set_computed_tokens(record->computed_token_count);
+    for (const SequenceRecord& sequence : record->sequences) {
+      if (sequence.sequence_index == table->sequence_index)
+        response->set_computed_tokens(sequence.computed_token_count);
+    }
     for (const BlockTableEntry& entry : table->entries) {
       const std::vector<BlockRecord> block = engine.ListBlocks(entry.block.value(), 1);
       EncodeBlock(block.at(0), completed, *response->add_blocks());

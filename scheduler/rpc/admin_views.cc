@@ -18,13 +18,13 @@ v1::BlockState EncodeBlockState(BlockState state) {
   return v1::BLOCK_STATE_UNSPECIFIED;
 }
 
-v1::RequestState EncodeRequestState(const RequestRecord& record) {
-  switch (record.state) {
+// `computes_prompt`: as far as results confirm it, some of the prompt is not computed.
+v1::RequestState EncodeRequestState(SequenceState state, bool was_preempted, bool computes_prompt) {
+  switch (state) {
     case SequenceState::kWaiting:
-      return record.preemption_count > 0 ? v1::REQUEST_STATE_PREEMPTED : v1::REQUEST_STATE_QUEUED;
+      return was_preempted ? v1::REQUEST_STATE_PREEMPTED : v1::REQUEST_STATE_QUEUED;
     case SequenceState::kRunning:
-      return record.computed_token_count < record.prompt_token_count ? v1::REQUEST_STATE_PREFILL
-                                                                     : v1::REQUEST_STATE_DECODE;
+      return computes_prompt ? v1::REQUEST_STATE_PREFILL : v1::REQUEST_STATE_DECODE;
     case SequenceState::kPausedWaiting:
     case SequenceState::kPausedRunning:
       return v1::REQUEST_STATE_PAUSED;
@@ -32,6 +32,17 @@ v1::RequestState EncodeRequestState(const RequestRecord& record) {
       return v1::REQUEST_STATE_FINISHED;
   }
   return v1::REQUEST_STATE_UNSPECIFIED;
+}
+
+void EncodeSequence(const RequestRecord& request, const SequenceRecord& record,
+                    v1::SequenceSummary& message) {
+  message.set_sequence_index(record.sequence_index);
+  message.set_state(EncodeRequestState(record.state, request.preemption_count > 0,
+                                       record.computed_token_count < request.prompt_token_count));
+  message.set_completion_tokens(record.output_token_count);
+  message.set_computed_tokens(record.computed_token_count);
+  message.set_blocks(record.block_count);
+  message.set_seed(record.seed);
 }
 
 }  // namespace
@@ -88,7 +99,12 @@ void EncodeState(const Loop& loop, v1::GetSchedulerStateResponse& message) {
 void EncodeRequest(const RequestRecord& record, const SamplingParams* sampling, absl::Time now,
                    v1::RequestSummary& message) {
   message.set_request_id(record.client_request_id);
-  message.set_state(EncodeRequestState(record));
+  bool computes_prompt = true;
+  for (const SequenceRecord& sequence : record.sequences) {
+    computes_prompt &= sequence.computed_token_count < record.prompt_token_count;
+    EncodeSequence(record, sequence, *message.add_sequences());
+  }
+  message.set_state(EncodeRequestState(record.state, record.preemption_count > 0, computes_prompt));
   message.set_priority(record.priority);
   message.set_prompt_tokens(record.prompt_token_count);
   message.set_completion_tokens(record.output_token_count);

@@ -8,7 +8,6 @@
 #include "common/sampling_params.h"
 #include "common/status.h"
 #include "common/wire/errors.h"
-#include "scheduler/rpc/validation.h"
 
 namespace octavo {
 namespace {
@@ -88,11 +87,12 @@ absl::StatusOr<EarlyStopping> ParseEarlyStopping(v1::EarlyStopping value) {
 }  // namespace
 
 absl::StatusOr<RequestedSequences> ParseSequences(const v1::GenerateRequest& request,
-                                                  uint32_t max_sequences) {
+                                                  const BorderLimits& limits) {
   const uint32_t n = request.has_n() ? request.n() : 1;
   const uint32_t width = request.has_beam_width() ? request.beam_width() : 1;
-  OCTAVO_RETURN_IF_ERROR(CheckCount("n", n, kMaxSamples, max_sequences));
-  OCTAVO_RETURN_IF_ERROR(CheckCount("beam_width", width, kMaxBeamWidth, max_sequences));
+  OCTAVO_RETURN_IF_ERROR(CheckCount("n", n, kMaxSamples, limits.max_sequences));
+  OCTAVO_RETURN_IF_ERROR(
+      CheckCount("beam_width", width, limits.max_beam_width, limits.max_sequences));
   OCTAVO_ASSIGN_OR_RETURN(const EarlyStopping early_stopping,
                           ParseEarlyStopping(request.early_stopping()));
   if (width == 1) {

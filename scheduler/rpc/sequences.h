@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "common/beam_search_params.h"
 #include "octavo/v1/generation_service.pb.h"
+#include "scheduler/rpc/validation.h"
 
 namespace octavo {
 
@@ -24,8 +25,7 @@ struct RequestedSequences {
 // From n, beam_width, length_penalty and early_stopping. InvalidArgument naming the field, also for
 // a field that this request cannot have: length_penalty and early_stopping without beams; with
 // beams, whatever would choose tokens in another way (generation_service.proto lists it).
-// `max_sequences`: of the scheduler, running at once.
 absl::StatusOr<RequestedSequences> ParseSequences(const v1::GenerateRequest& request,
-                                                  uint32_t max_sequences);
+                                                  const BorderLimits& limits);
 
 }  // namespace octavo

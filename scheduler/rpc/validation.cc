@@ -260,8 +260,7 @@ absl::StatusOr<Submission> ParseGenerate(const v1::GenerateRequest& request,
   OCTAVO_RETURN_IF_ERROR(CheckModelName(request.model(), model));
   OCTAVO_RETURN_IF_ERROR(CheckPlainFields(request, limits));
   OCTAVO_RETURN_IF_ERROR(CheckSampling(request.sampling(), model));
-  OCTAVO_ASSIGN_OR_RETURN(const RequestedSequences sequences,
-                          ParseSequences(request, limits.max_sequences));
+  OCTAVO_ASSIGN_OR_RETURN(const RequestedSequences sequences, ParseSequences(request, limits));
   OCTAVO_ASSIGN_OR_RETURN(TokenizedPrompt prompt, TokenizePrompt(request, model));
   OCTAVO_RETURN_IF_ERROR(CheckLengths(request, prompt.token_ids.size(), model));
   OCTAVO_RETURN_IF_ERROR(CheckEcho(request, sequences.returned, prompt.token_ids.size()));

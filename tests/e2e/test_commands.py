@@ -33,6 +33,22 @@ def test_chat_goes_on_from_what_was_said_and_shows_the_cached_tokens_of_each_tur
     assert "never asked" not in run.stdout
 
 
+def test_generate_prints_each_sample_whole_under_its_seed(server):
+    alone = [octavo("generate", "--server", server.target, "--temperature", "0.9", "--max_tokens", "12", "--stats=false", "--seed", str(seed), "Hello")
+             for seed in (5, (5 + 0x9E3779B97F4A7C15) % 2**64)]
+    run = octavo("generate", "--server", server.target, "--temperature", "0.9", "--max_tokens", "12", "--seed", "5", "--n", "2", "Hello")
+    assert run.returncode == 0, run.stderr
+    blocks = re.split(r"--- sample (\d+), seed (\d+) ---\n", run.stdout)[1:]
+    assert {index: text for index, _, text in zip(blocks[::3], blocks[1::3], blocks[2::3])} == {
+        str(i): answer.stdout for i, answer in enumerate(alone)}
+    assert "in all block tables" in run.stderr and "\x1b" not in run.stderr, run.stderr
+
+
+def test_generate_says_when_samples_must_be_the_same(server):
+    run = octavo("generate", "--server", server.target, "--max_tokens", "4", "--n", "2", "Hello")
+    assert run.returncode == 0 and "at --temperature 0 all samples are the same" in run.stderr, run.stderr
+
+
 def test_chat_without_a_server_says_how_to_start_one():
     run = octavo("chat", "--server", "127.0.0.1:1", stdin="Hello\n")
     assert run.returncode == 1

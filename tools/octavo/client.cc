@@ -139,7 +139,8 @@ std::string Summary(const std::shared_ptr<grpc::Channel>& channel, const Answer&
   grpc::ClientContext context;
   const auto admin = v1::AdminService::NewStub(channel);
   if (admin->GetRequest(&context, request, &response).ok()) {
-    absl::StrAppendFormat(&summary, "; %u KV blocks", response.request().blocks());
+    absl::StrAppendFormat(&summary, "; %u KV blocks%s", response.request().blocks(),
+                          response.request().sequences_size() > 1 ? " in all block tables" : "");
   }
   return summary;
 }

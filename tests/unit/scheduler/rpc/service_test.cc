@@ -1,12 +1,14 @@
 // The services on a real gRPC server over loopback, with the real loop and a scripted worker: what
 // a client sees on the wire.
 
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "common/sample_seed.h"
 #include "common/wire/errors.h"
 #include "common/wire/rpc_server.h"
 #include "gmock/gmock.h"
@@ -21,7 +23,9 @@
 namespace octavo {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Pair;
 
 // A worker that loads at once and answers each plan at once with the byte 'x' for every sampling
 // row.
@@ -202,6 +206,30 @@ TEST_F(ServiceTest, NamesWhatMatched) {
   ASSERT_FALSE(by_token.chunks.empty());
   EXPECT_EQ(by_token.chunks.back().finish_reason(), v1::FINISH_REASON_STOP_TOKEN);
   EXPECT_EQ(by_token.chunks.back().matched_token_id(), static_cast<uint32_t>('x'));
+}
+
+TEST_F(ServiceTest, EachSampleNamesItsIndexItsSeedAndItsEnd) {
+  ASSERT_TRUE(Register().ok());
+  v1::GenerateRequest request;
+  request.set_text("hello");
+  request.set_n(3);
+  request.set_max_tokens(4);
+  request.mutable_sampling()->set_seed(7);
+  const Answer answer = Generate(request);
+  ASSERT_TRUE(answer.status.ok()) << answer.status.error_message();
+  std::map<uint32_t, std::string> texts;
+  std::map<uint32_t, int> ends;
+  uint32_t tokens = 0;
+  for (const v1::GenerateResponse& chunk : answer.chunks) {
+    EXPECT_EQ(ends[chunk.index()], 0) << "nothing follows an end";
+    EXPECT_EQ(chunk.seed(), SampleSeed(7, chunk.index()));
+    texts[chunk.index()] += chunk.text();
+    ends[chunk.index()] += chunk.finish_reason() == v1::FINISH_REASON_MAX_TOKENS;
+    tokens += static_cast<uint32_t>(chunk.token_ids_size());
+    EXPECT_EQ(chunk.usage().completion_tokens(), tokens);
+  }
+  EXPECT_THAT(texts, ElementsAre(Pair(0, "xxxx"), Pair(1, "xxxx"), Pair(2, "xxxx")));
+  EXPECT_THAT(ends, ElementsAre(Pair(0, 1), Pair(1, 1), Pair(2, 1)));
 }
 
 TEST_F(ServiceTest, ABadFieldIsInvalidArgumentWithDetails) {

@@ -18,6 +18,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Pair;
 
 class LoopTest : public testing::Test {
  protected:
@@ -68,6 +69,7 @@ class LoopTest : public testing::Test {
       submission.request.prompt.push_back(static_cast<unsigned char>(byte));
     submission.request.max_tokens = max_tokens;
     submission.request.deadline = deadline_;
+    submission.request.sample_count = session.sequence_count;
     session.prompt_token_count = static_cast<uint32_t>(prompt.size());
     submission.session = std::move(session);
     submission.sink = sinks_.emplace_back(std::make_shared<FakeSink>());
@@ -153,6 +155,64 @@ TEST_F(LoopTest, AStopStringEndsTheRequestAndGivesItsBlocksBack) {
   EXPECT_EQ(observer_.generation_tokens, 6u) << "tokens after the match are not the client's";
   AnswerAll("xx");
   EXPECT_EQ(observer_.levels.held_blocks, 0u);
+}
+
+TEST_F(LoopTest, SeveralSamplesAreOneStreamAndOneRequest) {
+  StartReplica();
+  Submit("r", "abc", 2, {.sequence_count = 3});
+  Answer("klm");
+  Answer("xyz");
+  EXPECT_THAT(sink().texts, ElementsAre(Pair(0, "kx"), Pair(1, "ly"), Pair(2, "mz")));
+  EXPECT_EQ(sink().sequence_ends.size(), 3u);
+  ASSERT_EQ(sink().ends.size(), 1u);
+  EXPECT_TRUE(sink().ends[0].status.ok());
+  EXPECT_EQ(sink().usage, (UsageCounts{.prompt_tokens = 3, .completion_tokens = 6}));
+  EXPECT_THAT(observer_.outcomes, ElementsAre("length"));
+  EXPECT_EQ(observer_.prompt_tokens, 3u);
+  EXPECT_EQ(observer_.generation_tokens, 6u);
+  EXPECT_EQ(observer_.levels.held_blocks, 0u);
+  EXPECT_TRUE(loop_->engine().CheckInvariants().ok());
+}
+
+TEST_F(LoopTest, AStopStringEndsItsSampleAndTheOthersGoOn) {
+  StartReplica();
+  Submit("r", "abc", 4, {.stop = {"!"}, .sequence_count = 2});
+  Answer("a!");
+  EXPECT_EQ(sink().sequence_ends[1].matched_string, "!");
+  EXPECT_TRUE(sink().ends.empty());
+  for (int i = 0; i < 8 && !dialer_.last().unanswered.empty(); ++i) Answer("b");
+  EXPECT_THAT(sink().texts, ElementsAre(Pair(0, "abbb"), Pair(1, "")));
+  EXPECT_EQ(sink().end().reason, FinishReason::kLength);
+  ASSERT_EQ(sink().ends.size(), 1u);
+  EXPECT_EQ(sink().usage.completion_tokens, 4u + 1);
+  EXPECT_EQ(observer_.generation_tokens, 4u + 1);
+  EXPECT_EQ(observer_.levels.held_blocks, 0u);
+}
+
+TEST_F(LoopTest, StopStringsOfAllSamplesEndTheRequest) {
+  StartReplica();
+  Submit("r", "abc", 30, {.stop = {"!"}, .sequence_count = 2});
+  Answer("!!");
+  ASSERT_EQ(sink().ends.size(), 1u);
+  EXPECT_TRUE(sink().ends[0].status.ok());
+  EXPECT_THAT(observer_.outcomes, ElementsAre("stop_string"));
+  while (!dialer_.last().unanswered.empty()) Answer();
+  EXPECT_EQ(observer_.levels.held_blocks, 0u);
+}
+
+TEST_F(LoopTest, ASlowReaderPausesAllSamplesOfItsRequest) {
+  StartReplica();
+  const RequestId id = Submit("r", "abc", 30, {.sequence_count = 3});
+  sink().keeps_up = false;
+  for (int i = 0; i < 8 && !dialer_.last().unanswered.empty(); ++i) Answer();
+  EXPECT_TRUE(dialer_.last().unanswered.empty()) << "nothing is planned for who does not read";
+  EXPECT_EQ(observer_.slow_readers, 1u);
+  const size_t at_pause = sink().usage.completion_tokens;
+  sink().keeps_up = true;
+  loop_->ReaderCaughtUp(id);
+  Turn();
+  Answer();
+  EXPECT_EQ(sink().usage.completion_tokens, at_pause + 3);
 }
 
 TEST_F(LoopTest, RequestsWaitForAWorkerWithinTheGraceAndRunWhenItComes) {
