@@ -54,12 +54,13 @@ class SchedulerWorld {
     CHECK(loop.fleet().ready());
   }
 
-  // A request of `prompt_tokens` tokens; its end of the stream.
+  // A request of `prompt_tokens` tokens; its end of the stream. Requests of different names share no
+  // blocks.
   std::shared_ptr<FakeSink> Submit(const std::string& name, uint32_t prompt_tokens,
                                    std::optional<uint32_t> max_tokens = std::nullopt) {
     Submission submission;
     submission.request.request_id = loop.NewRequestId();
-    submission.request.client_request_id = name;
+    submission.request.client_request_id = submission.request.cache_salt = name;
     submission.request.prompt.assign(prompt_tokens, 'a');
     submission.request.max_tokens = submission.session.max_tokens = max_tokens;
     submission.session.prompt_token_count = prompt_tokens;
