@@ -79,6 +79,10 @@ ABSL_FLAG(int32_t, max_priority, 100, "Highest (latest) priority a client may se
 ABSL_FLAG(bool, log_prompts, false,
           "Write prompts and completions to the log, and let GetStepTrace show tokens.");
 
+ABSL_FLAG(bool, kv_event_tokens, false,
+          "Let WatchKvEvents carry the token ids of blocks, from which prompts and completions can "
+          "be read back.");
+
 ABSL_FLAG(absl::Duration, drain_timeout, absl::Seconds(30),
           "After SIGTERM running requests have this long to finish.");
 ABSL_FLAG(absl::Duration, step_deadline, absl::Seconds(5),
@@ -234,6 +238,7 @@ absl::StatusOr<SchedulerConfig> ConfigFromFlags() {
                    .max_sequences = engine.max_sequences,
                    .max_beam_width = 1};  // until the engine searches
   config.log_prompts = absl::GetFlag(FLAGS_log_prompts);
+  config.kv_event_tokens = absl::GetFlag(FLAGS_kv_event_tokens);
   config.drain_timeout = absl::GetFlag(FLAGS_drain_timeout);
   config.probe_interval = absl::GetFlag(FLAGS_probe_interval);
   config.limits_by_flag = LimitsInForce();

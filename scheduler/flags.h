@@ -26,6 +26,7 @@ struct SchedulerConfig {
   std::optional<uint32_t> context_length;
   BorderLimits limits;
   bool log_prompts = false;
+  bool kv_event_tokens = false;
   absl::Duration drain_timeout;
   absl::Duration probe_interval;
   std::map<std::string, std::string> limits_by_flag;  // for GetSchedulerState

@@ -135,6 +135,7 @@ class Scheduler {
 
   ~Scheduler() {
     health_.EndWatches();
+    EndKvWatches();
     for (const auto& server : servers_) server->Shutdown(absl::Now() + kCloseTimeout);
     loop_.Stop();
     loop_thread_.join();
@@ -168,12 +169,21 @@ class Scheduler {
                     &loop_),
         admin_({.limits = config_.limits_by_flag,
                 .show_tokens = config_.log_prompts,
+                .kv_event_tokens = config_.kv_event_tokens,
                 .started = clock_.Now()},
                model_.get(), &loop_, &clock_),
         fleet_(&loop_) {
     health_.SetServing(v1::AdminService::service_full_name(), true);
     health_.SetServing(v1::FleetService::service_full_name(), true);
     loop_thread_ = std::thread([this] { loop_.Run(); });
+  }
+
+  void EndKvWatches() {
+    const absl::Status asked = loop_.Call([this] {
+      loop_.kv_publisher().EndAll(
+          WithReason(absl::UnavailableError("the scheduler shuts down"), "SHUTTING_DOWN"));
+    });
+    if (!asked.ok()) LOG(WARNING) << "cannot end who watches KV events: " << asked;
   }
 
   absl::Status Listen() {

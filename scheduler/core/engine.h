@@ -35,6 +35,7 @@
 #include "scheduler/core/events.h"
 #include "scheduler/core/hit_ratio_window.h"
 #include "scheduler/core/introspection.h"
+#include "scheduler/core/kv_events.h"
 #include "scheduler/core/options.h"
 #include "scheduler/core/planner.h"
 #include "scheduler/core/replica.h"
@@ -87,6 +88,15 @@ class Engine {
   PrefixLookup LookupPrefix(std::span<const TokenId> tokens, absl::string_view cache_salt) const;
   // The last `limit` steps, oldest first.
   std::vector<StepRecord> StepTrace(uint32_t limit) const;
+
+  // --- KV events (kv_events.h) ---
+  // Begins or ends recording.
+  void RecordKvEvents(bool on);
+  // What was recorded since the last call, oldest first; nothing while nothing is recorded.
+  std::vector<KvEvent> TakeKvEvents();
+  // What is stored now, as events: a `cleared` for the snapshot, then a `stored` for each block.
+  // REQUIRES: recording; what was recorded before has been taken.
+  std::vector<KvEvent> KvSnapshot() const;
 
   // Internal, with what is wrong and where. Costs time proportional to the pool; meant for tests,
   // simulation and AdminService.
@@ -171,6 +181,9 @@ class Engine {
   void Reject(const absl::Status& status, absl::Time now, Actions& actions);
   void LoseReplica(const absl::Status& status, absl::Time now, Actions& actions);
 
+  // The replica's ledger tells the recorder, if there is one.
+  void AttachRecorder();
+
   // engine_views.cc, engine_invariants.cc
   SequenceRecord MakeSequenceRecord(const Sequence& sequence) const;
   RequestRecord MakeRecord(const Request& request) const;
@@ -196,9 +209,10 @@ class Engine {
   uint64_t last_arrival_ = 0;
   SequenceId last_sequence_id_;
 
-  std::optional<Replica> replica_;  // absent until ready; several will be a list
-  Epoch last_epoch_;                // the highest ever seen
-  uint64_t evicted_before_ = 0;     // blocks evicted in earlier epochs
+  std::optional<Replica> replica_;                // absent until ready; several will be a list
+  Epoch last_epoch_;                              // the highest ever seen
+  uint64_t evicted_before_ = 0;                   // blocks evicted in earlier epochs
+  std::unique_ptr<KvEventRecorder> kv_recorder_;  // null: nobody listens
 
   bool draining_ = false;
   EngineCounters counters_;

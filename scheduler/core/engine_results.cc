@@ -147,6 +147,7 @@ void Engine::Settle(StepResult result, absl::Time now, Actions& actions) {
       Finish(row->slot, std::move(ending), now, actions);
     }
   }
+  if (kv_recorder_ != nullptr) kv_recorder_->CompleteThrough(flight.step);
 }
 
 void Engine::On(const StepRefused& event, absl::Time now, Actions& actions) {
@@ -226,6 +227,7 @@ std::vector<SequenceSlot> Engine::RollBackSteps() {
   replica.last_settled = replica.last_planned;
   replica.ledger.CompleteThrough(replica.last_settled);
   trace_.RollBack();
+  if (kv_recorder_ != nullptr) kv_recorder_->CompleteThrough(replica.last_settled);
   return reliant;
 }
 
@@ -242,6 +244,10 @@ void Engine::On(const ReplicaLost& event, absl::Time now, Actions& actions) {
 void Engine::LoseReplica(const absl::Status& status, absl::Time now, Actions& actions) {
   ++counters_.replica_losses;
   RollBackSteps();
+  if (kv_recorder_ != nullptr) {
+    kv_recorder_->OnCleared(KvClearReason::kReplicaLost);
+    replica_->ledger.RecordInto(nullptr);  // what its sequences leave behind goes with it
+  }
   while (!replica_->running.empty()) {
     const SequenceSlot slot = replica_->running.back();
     if (options_.requeue_on_replica_loss) {
@@ -286,6 +292,7 @@ void Engine::On(const ReplicaReady& event, absl::Time now, Actions& actions) {
                options_.prefix_cache, options_.prefix_match_unit, options_.prefix_seed));
   if (options_.kv_policy != KvPolicy::kPaged)
     replica_->ledger.UseContiguousRuns(options_.contiguous_allocator);
+  AttachRecorder();
   // Who was accepted while there was no pool may turn out to be too long for it.
   std::vector<std::pair<Request*, absl::Status>> too_long;
   for (const auto& [id, request] : requests_) {

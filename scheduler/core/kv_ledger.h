@@ -133,6 +133,9 @@ class KvLedger {
   // any.
   absl::Status ResetPrefixes();
 
+  // From now on changes of the index are told to `recorder`, which is borrowed; null: to nobody.
+  void RecordInto(KvEventRecorder* recorder) { index_.RecordInto(recorder); }
+
   BlockRecord Describe(BlockId block) const;
   // `references[b]`: how many block tables name block b. Everything indexed must be valid since a
   // step up to `completed`, but for the blocks of `ahead`, which are held.

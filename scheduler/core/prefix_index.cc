@@ -210,6 +210,7 @@ PrefixIndex::Entered PrefixIndex::Insert(BlockId block, absl::string_view scope,
   std::copy(tokens.begin(), tokens.end(), tokens_.begin() + size_t{block.value()} * block_size_);
   if (is_full) LinkIntoBucket(block.value(), twin);
   ++block_count_;
+  if (recorder_ != nullptr) recorder_->OnStored(DescribeStored(block.value()), valid_from);
   Entered entered{.node = NodeOf(block)};
   if (twin != kNone) return entered;
   ++prefix_count_;
@@ -246,6 +247,7 @@ std::optional<BlockId> PrefixIndex::InsertChild(uint32_t block) {
 
 void PrefixIndex::Remove(BlockId block) {
   CHECK(Contains(block)) << "block " << block << " is not indexed";
+  if (recorder_ != nullptr) recorder_->OnRemoved(block);
   Record& record = records_[block.value()];
   const auto child = children_.find(block.value());
   const bool is_child = child != children_.end() && *child == block.value();
@@ -277,6 +279,7 @@ void PrefixIndex::Remove(BlockId block) {
 }
 
 void PrefixIndex::Clear() {
+  if (recorder_ != nullptr) recorder_->OnCleared(KvClearReason::kReset);
   std::fill(heads_.begin(), heads_.end(), kNone);
   children_.clear();
   std::fill(records_.begin(), records_.end(), Record{});
@@ -302,6 +305,32 @@ std::optional<BlockId> PrefixIndex::ParentOf(BlockId block) const {
   const uint32_t parent = FindNode({record.parent_node, record.parent_key});
   if (parent == kNone) return std::nullopt;
   return BlockId(parent);
+}
+
+BlockStored PrefixIndex::DescribeStored(uint32_t block) const {
+  const Record& record = records_[block];
+  const auto tokens = TokensOf(BlockId(block));
+  BlockStored stored{.block = BlockId(block),
+                     .prefix = record.node,
+                     .parent_prefix = record.parent_node,
+                     .tokens = {tokens.begin(), tokens.end()}};
+  if (record.parent_node & kRootBit) {
+    stored.parent_prefix = 0;
+    stored.scope_digest = ScopeDigest(scope_of_root_.at(record.parent_node));
+  }
+  return stored;
+}
+
+// A prefix has a higher number than its parent.
+void PrefixIndex::ListStored(std::vector<BlockStored>& stored) const {
+  std::vector<std::pair<uint64_t, uint32_t>> order;  // node, block
+  order.reserve(block_count_);
+  for (uint32_t i = 0; i < records_.size(); ++i) {
+    if (Contains(BlockId(i))) order.emplace_back(records_[i].node, i);
+  }
+  std::sort(order.begin(), order.end());
+  stored.reserve(stored.size() + order.size());
+  for (const auto& [node, block] : order) stored.push_back(DescribeStored(block));
 }
 
 absl::Status PrefixIndex::CheckBlock(uint32_t i) const {

@@ -43,6 +43,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "common/ids.h"
+#include "scheduler/core/kv_events.h"
 
 namespace octavo {
 
@@ -108,6 +109,11 @@ class PrefixIndex {
   // REQUIRES: Contains(block).
   void Remove(BlockId block);
   void Clear();
+
+  // From now on changes are told to `recorder`, which is borrowed; null: to nobody.
+  void RecordInto(KvEventRecorder* recorder) { recorder_ = recorder; }
+  // Appends every indexed block, parents before children.
+  void ListStored(std::vector<BlockStored>& stored) const;
 
   bool Contains(BlockId block) const { return records_[block.value()].node != 0; }
   uint32_t block_count() const { return block_count_; }    // indexed blocks
@@ -187,6 +193,7 @@ class PrefixIndex {
   void LinkIntoBucket(uint32_t block, uint32_t twin);
   // Returns the leaf it covers, which is still there.
   std::optional<BlockId> InsertChild(uint32_t block);
+  BlockStored DescribeStored(uint32_t block) const;
   absl::Status CheckBlock(uint32_t block) const;
   absl::Status CheckChildren() const;
   // Walks on from `node`, whose key and id are known, as long as blocks are found.
@@ -210,6 +217,7 @@ class PrefixIndex {
   uint64_t last_node_ = 0;
   uint32_t block_count_ = 0;
   uint32_t prefix_count_ = 0;
+  KvEventRecorder* recorder_ = nullptr;
 };
 
 // 32 hex digits.

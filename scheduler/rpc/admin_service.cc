@@ -249,4 +249,26 @@ grpc::ServerUnaryReactor* AdminService::Drain(grpc::CallbackServerContext* conte
   });
 }
 
+grpc::ServerWriteReactor<v1::WatchKvEventsResponse>* AdminService::WatchKvEvents(
+    grpc::CallbackServerContext*, const v1::WatchKvEventsRequest* request) {
+  const auto stream = KvEventStream::Create({.include_tokens = request->include_tokens(),
+                                             .block_size = loop_->options().fleet.layout.block_size,
+                                             .max_unsent_bytes = options_.max_unsent_event_bytes});
+  absl::Status status;
+  if (request->include_tokens() && !options_.kv_event_tokens) {
+    status = WithReason(
+        absl::FailedPreconditionError("include_tokens is set, but token ids can be read back as "
+                                      "prompts and completions: start the scheduler with "
+                                      "--kv_event_tokens, or watch without them"),
+        "TOKENS_NOT_SHOWN");
+  } else {
+    status = loop_->Call([this, stream] {
+      if (absl::Status added = loop_->kv_publisher().Add(stream); !added.ok())
+        stream->End(std::move(added));
+    });
+  }
+  if (!status.ok()) stream->End(std::move(status));
+  return stream.get();
+}
+
 }  // namespace octavo

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "octavo/v1/admin_service.grpc.pb.h"
+#include "scheduler/rpc/kv_event_stream.h"
 #include "scheduler/runtime/loop.h"
 #include "scheduler/runtime/served_model.h"
 
@@ -16,6 +17,8 @@ namespace octavo {
 struct AdminServiceOptions {
   std::map<std::string, std::string> limits;  // limits in force, by flag name
   bool show_tokens = false;                   // --log_prompts
+  bool kv_event_tokens = false;               // --kv_event_tokens
+  size_t max_unsent_event_bytes = kMaxUnsentEventBytes;
   absl::Time started;
 };
 
@@ -55,6 +58,8 @@ class AdminService final : public v1::AdminService::CallbackService {
   grpc::ServerUnaryReactor* Drain(grpc::CallbackServerContext* context,
                                   const v1::DrainRequest* request,
                                   v1::DrainResponse* response) override;
+  grpc::ServerWriteReactor<v1::WatchKvEventsResponse>* WatchKvEvents(
+      grpc::CallbackServerContext* context, const v1::WatchKvEventsRequest* request) override;
 
  private:
   const AdminServiceOptions options_;

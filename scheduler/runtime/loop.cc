@@ -99,6 +99,7 @@ bool Loop::Turn(absl::Time wait_until) {
   while (engine_.PlanNext(now_, actions_)) {
   }
   CarryOut();
+  kv_publisher_.Publish();
   ReportLevels();
   if (engine_.idle() && sessions_.empty()) {
     for (const auto& function : std::exchange(when_idle_, {})) function();

@@ -29,6 +29,7 @@
 #include "common/model/tokenizer.h"
 #include "scheduler/core/engine.h"
 #include "scheduler/runtime/fleet.h"
+#include "scheduler/runtime/kv_publisher.h"
 #include "scheduler/runtime/ports.h"
 #include "scheduler/runtime/session.h"
 
@@ -89,6 +90,7 @@ class Loop final : public WorkerEvents {
   uint32_t AbortByName(const std::vector<std::string>& names);
   // Ends every request with `status`.
   void EndAll(const absl::Status& status);
+  KvPublisher& kv_publisher() { return kv_publisher_; }
   // How many cached blocks lost their prefix; FailedPrecondition while blocks are held.
   absl::StatusOr<uint32_t> ResetPrefixes();
   void SetDraining(bool draining);
@@ -171,6 +173,7 @@ class Loop final : public WorkerEvents {
   Inbox<Message> inbox_;
 
   Engine engine_;
+  KvPublisher kv_publisher_{&engine_};
   absl::flat_hash_map<RequestId, std::unique_ptr<Session>> sessions_;
   std::vector<Action> actions_;
   std::vector<RequestId> touched_;  // sessions with tokens to flush

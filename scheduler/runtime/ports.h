@@ -1,9 +1,9 @@
 #pragma once
 
 // The seams between the loop and the world, and the values that cross them. The loop (loop.h) calls
-// workers through WorkerClient, clients through TokenSink and metrics through LoopObserver; what
-// they have to say comes back through the loop's inbox. gRPC stands behind them in scheduler/rpc,
-// fakes in the tests.
+// workers through WorkerClient, clients through TokenSink, watchers through KvEventSink and metrics
+// through LoopObserver; what they have to say comes back through the loop's inbox. gRPC stands
+// behind them in scheduler/rpc, fakes in the tests.
 
 #include <cstdint>
 #include <memory>
@@ -19,6 +19,7 @@
 #include "common/step_result.h"
 #include "scheduler/core/actions.h"
 #include "scheduler/core/introspection.h"
+#include "scheduler/core/kv_events.h"
 
 namespace octavo {
 
@@ -177,6 +178,21 @@ class TokenSink {
   // Loop::ReaderCaughtUp. The chunk is taken all the same.
   virtual bool Write(StreamChunk chunk) = 0;
   virtual void End(StreamEnd end) = 0;
+};
+
+// ---- Watchers ----
+
+// Who watches the prefix index. Called by the loop only; never blocks. Order: Write…, End; nothing
+// follows End.
+class KvEventSink {
+ public:
+  virtual ~KvEventSink() = default;
+  // First the snapshot, which is always taken. False when the watcher is too far behind to take
+  // these: the loop ends it.
+  virtual bool Write(std::shared_ptr<const std::vector<KvEvent>> events) = 0;
+  virtual void End(absl::Status status) = 0;
+  // Nobody reads any more; the loop forgets it without an End.
+  virtual bool gone() const = 0;
 };
 
 // ---- Metrics ----

@@ -21,7 +21,8 @@ Simulation::Simulation(SimulationOptions settings)
               .head_dim = 8},
       block_count_(static_cast<uint32_t>(6 + Draw(60))),
       options_(DrawOptions()),
-      engine_(options_) {}
+      engine_(options_),
+      outsider_random_(settings_.seed) {}
 
 EngineOptions Simulation::DrawOptions() {
   EngineOptions options;
@@ -146,9 +147,9 @@ SimulationReport Simulation::Run(uint32_t turns) {
   for (const auto& [id, stream] : streams_) {
     if (!stream.ended) Fail(absl::StrCat("request ", id.value(), " never ended"));
   }
-  return {status_,        setting,     engine_.Counters(), static_cast<uint32_t>(streams_.size()),
-          whole_streams_, copies_,     shared_in_step_,    failures_.size(),
-          born_samples_,  tail_copies_};
+  return {status_,        setting,      engine_.Counters(), static_cast<uint32_t>(streams_.size()),
+          whole_streams_, copies_,      shared_in_step_,    failures_.size(),
+          born_samples_,  tail_copies_, outside_hits_};
 }
 
 void Simulation::Turn() {
@@ -309,6 +310,36 @@ void Simulation::Absorb() {
   for (Action& action : std::exchange(actions_, {})) {
     std::visit([this](auto&& it) { Take(std::move(it)); }, std::move(action));
   }
+  CheckOutsider();
+}
+
+void Simulation::CheckOutsider() {
+  const StepNumber done = engine_.State().last_completed_step;
+  if (!outsider_ || outsider_random_() % 100 == 0) {
+    const bool listens = !outsider_.has_value();
+    engine_.RecordKvEvents(listens);
+    outsider_.reset();
+    if (!listens) return;
+    outsider_.emplace(layout_.block_size);
+    if (absl::Status status = outsider_->Apply(engine_.KvSnapshot()); !status.ok())
+      Fail(absl::StrCat("KV snapshot: ", status.ToString()));
+  }
+  if (absl::Status status = outsider_->Apply(engine_.TakeKvEvents()); !status.ok())
+    Fail(absl::StrCat("KV events: ", status.ToString()));
+  const std::vector<BlockRecord> blocks = engine_.ListBlocks(0, block_count_);
+  const std::string difference = outsider_->Compare(blocks, done);
+  if (!difference.empty()) Fail("KV events: " + difference);
+  const bool is_ahead = std::any_of(blocks.begin(), blocks.end(),
+                                    [&](const BlockRecord& it) { return it.valid_from > done; });
+  if (is_ahead || streams_.empty() || !status_.ok()) return;
+  const auto stream =
+      std::next(streams_.begin(), static_cast<ptrdiff_t>(outsider_random_() % streams_.size()));
+  const SubmitRequest& request = stream->second.request;
+  const PrefixLookup lookup = engine_.LookupPrefix(request.prompt, request.cache_salt);
+  const std::string other = outsider_->CompareLookup(request.prompt, request.cache_salt,
+                                                     options_.prefix_match_unit, lookup);
+  if (!other.empty()) Fail("KV events: " + other);
+  outside_hits_ += lookup.hit_token_count > 0;
 }
 
 void Simulation::CheckBlocks(const StepPlan& plan) {

@@ -7,7 +7,8 @@
 //
 // What is checked: the engine's invariants after every call; every request ends exactly once;
 // nothing follows an ending; every stream is what its request alone would have produced (a prefix
-// of it where the request was ended early); at the end every block is back.
+// of it where the request was ended early); at the end every block is back. Somebody who listens to
+// KV events now and then knows the prefix index after every call.
 
 #include <cstdint>
 #include <deque>
@@ -24,6 +25,7 @@
 #include "absl/status/status.h"
 #include "scheduler/core/engine.h"
 #include "tests/sim/simulated_worker.h"
+#include "tests/unit/scheduler/core/kv_outsider.h"
 
 namespace octavo {
 
@@ -39,6 +41,7 @@ struct SimulationReport {
   uint64_t failures = 0;      // sequences whose logits were not finite
   uint64_t born_samples = 0;  // beside the first ones
   uint64_t tail_copies = 0;   // of the copies: writes into a shared block
+  uint64_t outside_hits = 0;  // lookups that found something, by who knows KV events alone
 };
 
 struct SimulationOptions {
@@ -96,6 +99,8 @@ class Simulation {
   void Plan();
   // After every call of the engine.
   void Absorb();
+  // Whoever listens to KV events has the index that the engine has.
+  void CheckOutsider();
   // No slot that a step in flight reads is written for another sequence; a block that a step writes
   // is in no other table; a copy goes to a block of a row of the plan, and its source is in use by
   // the step. A row may read what a row before it in the plan writes, if that fills the block.
@@ -132,6 +137,10 @@ class Simulation {
   std::map<StepNumber, StepPlan> unanswered_;          // what the runtime would send again
   std::map<SequenceId, std::vector<BlockId>> tables_;  // after the last plan
   std::vector<Use> uses_;
+
+  std::mt19937_64 outsider_random_;     // its own, so that nothing else depends on it
+  std::optional<KvOutsider> outsider_;  // comes and goes
+  uint64_t outside_hits_ = 0;
 
   std::map<RequestId, Stream> streams_;
   uint32_t whole_streams_ = 0;

@@ -30,6 +30,7 @@ struct Totals {
   uint64_t failures = 0;
   uint64_t born_samples = 0;
   uint64_t tail_copies = 0;
+  uint64_t outside_hits = 0;
   EngineCounters counters;
 };
 
@@ -51,6 +52,7 @@ Totals RunSeeds(uint64_t count, uint32_t turns, bool faults) {
     totals.failures += report.failures;
     totals.born_samples += report.born_samples;
     totals.tail_copies += report.tail_copies;
+    totals.outside_hits += report.outside_hits;
     EngineCounters& sum = totals.counters;
     sum.steps_completed += report.counters.steps_completed;
     sum.preemptions += report.counters.preemptions;
@@ -83,6 +85,7 @@ TEST(SimulationTest, EveryStreamIsWhatItsRequestAloneWouldHaveProduced) {
   EXPECT_GT(totals.counters.preemptions, 0u);
   EXPECT_GT(totals.counters.prefix_hit_tokens, 0u);
   EXPECT_GT(totals.counters.evicted_blocks, 0u);
+  EXPECT_GT(totals.outside_hits, 0u);
   EXPECT_GT(totals.copies, 0u);
   EXPECT_GT(totals.shared_in_step, 0u);
   EXPECT_GT(totals.born_samples, 0u);

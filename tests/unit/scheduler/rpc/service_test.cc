@@ -169,6 +169,39 @@ class ServiceTest : public testing::Test {
   std::unique_ptr<v1::FleetService::Stub> fleet_;
 };
 
+// Its bound is one byte beyond the snapshot: the first blocks stored are too many.
+TEST_F(ServiceTest, AWatcherTooFarBehindIsToldSoAndNobodyElseIsHeldUp) {
+  AdminService strict({.max_unsent_event_bytes = 1}, &model_, &loop_, &clock_);
+  const auto server = wire::RpcServer::Start({"127.0.0.1:0"}, {&strict});
+  ASSERT_TRUE(server.ok());
+  const auto stub = v1::AdminService::NewStub(
+      grpc::CreateChannel((*server)->addresses()[0], grpc::InsecureChannelCredentials()));
+  ASSERT_TRUE(Register().ok());
+  grpc::ClientContext slow_context, quick_context;
+  const auto slow = stub->WatchKvEvents(&slow_context, {});
+  const auto quick = admin_->WatchKvEvents(&quick_context, {});
+  v1::WatchKvEventsResponse response;
+  ASSERT_TRUE(slow->Read(&response));
+  ASSERT_TRUE(quick->Read(&response));
+  ASSERT_EQ(response.events_size(), 1);
+  EXPECT_EQ(response.events(0).cleared().reason(), v1::KV_CLEAR_REASON_SNAPSHOT);
+  v1::GenerateRequest request;
+  request.set_text("hello, world");
+  request.set_max_tokens(5);
+  EXPECT_TRUE(Generate(request).status.ok());
+  ASSERT_TRUE(quick->Read(&response));
+  EXPECT_EQ(response.events(0).sequence_number(), 1u);
+  EXPECT_EQ(response.events(0).stored().token_count(), 4u);
+  EXPECT_EQ(response.events(0).stored().token_ids_size(), 0);
+  EXPECT_FALSE(slow->Read(&response));
+  absl::Status ended = wire::FromGrpc(slow->Finish());
+  EXPECT_EQ(ended.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(ReasonOf(ended), "SLOW_WATCHER");
+  EXPECT_TRUE(Generate(request).status.ok());
+  quick_context.TryCancel();
+  (*server)->Shutdown(absl::Now() + absl::Seconds(5));
+}
+
 TEST_F(ServiceTest, StreamsACompletionWithMetadataCountsAndReason) {
   ASSERT_TRUE(Register().ok());
   v1::GenerateRequest request;
