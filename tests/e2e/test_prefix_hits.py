@@ -19,12 +19,13 @@ def ask(server, ids, salt, max_tokens=3):
 
 
 def expect_hit(server, ids, salt, hit):
-    """The answer to `ids` reuses `hit` tokens under this salt, and is what a request that finds nothing gets."""
+    """The answer to `ids` reuses `hit` tokens under this salt, and is what a request that finds nothing gets. Returns it."""
     warm = ask(server, ids, salt)
     cold = ask(server, ids, f"cold{next(SALTS)}")
     assert (warm.last.usage.cached_tokens, cold.last.usage.cached_tokens) == (hit, 0)
     assert warm.token_ids == cold.token_ids
     assert warm.logprobs == cold.logprobs
+    return warm.token_ids, warm.logprobs
 
 
 def test_wherever_the_first_request_ended(server):
@@ -47,16 +48,18 @@ def test_a_next_turn_computes_what_was_never_written(server):
     expect_hit(server, history + OTHER[:3], "turns", len(history) - 1)
 
 
-@pytest.mark.parametrize("block_size, unit", [(8, 1), (64, 8), (256, 1), (16, 16)])
-def test_whatever_the_block_size(folder, block_size, unit):
-    server = Server(folder, f"--block_size={block_size}", f"--prefix_match_unit={unit}")
+@pytest.mark.parametrize("block_size, unit", [(1, 1), (8, 1), (32, 1), (64, 8), (256, 1), (16, 16)])
+def test_whatever_the_block_size(server, folder, block_size, unit):
+    sized = Server(folder, f"--block_size={block_size}", f"--prefix_match_unit={unit}")
     try:
-        ask(server, PROMPT[:70], "a", max_tokens=1)
+        ask(sized, PROMPT[:70], "a", max_tokens=1)
         for hit in (13, 64, 69, 70):
             run = hit % block_size
-            expect_hit(server, PROMPT[:hit] + OTHER[:2], "a", hit - run + run // unit * unit)
+            answer = expect_hit(sized, PROMPT[:hit] + OTHER[:2], "a", hit - run + run // unit * unit)
+            in_blocks_of_16 = ask(server, PROMPT[:hit] + OTHER[:2], f"cold{next(SALTS)}")
+            assert answer == (in_blocks_of_16.token_ids, in_blocks_of_16.logprobs)
     finally:
-        assert server.stop() == 0, server.process.text()
+        assert sized.stop() == 0, sized.process.text()
 
 
 def test_a_thousand_tokens_in_blocks_of_32(folder):

@@ -52,9 +52,9 @@ struct Answers {
 
 class Server {
  public:
-  Server(uint32_t num_blocks, bool prefix_cache)
+  Server(uint32_t num_blocks, bool prefix_cache, uint32_t block_size = kBlockSize)
       : executor_(Shared().MakeExecutor(
-            {.epoch = Epoch(1), .block_size = kBlockSize, .num_blocks = num_blocks})),
+            {.epoch = Epoch(1), .block_size = block_size, .num_blocks = num_blocks})),
         engine_(EngineOptions{.context_length = 512,
                               .max_step_tokens = 512,
                               .max_sequences = 64,
@@ -80,7 +80,7 @@ class Server {
     }
     answers_.preemptions = engine_.Counters().preemptions;
     answers_.computed_tokens = engine_.Counters().computed_tokens;
-    return std::move(answers_);
+    return std::exchange(answers_, {});
   }
 
  private:
@@ -149,6 +149,34 @@ TEST(RealWorkerTest, EachSampleIsWhatItsSeedAloneGives) {
       EXPECT_EQ(answers.preemptions, 0u);
       EXPECT_EQ(answers.copies, length % kBlockSize == 0 ? 0 : n - 1);
       EXPECT_EQ(answers.computed_tokens, length + n * (*request.max_tokens - 1));
+    }
+  }
+}
+
+// Samples that compute their prompt, and samples of a longer one that finds it, copies part of a
+// block and goes on.
+TEST(RealWorkerTest, BlockSizesGiveTheSameBytes) {
+  constexpr uint32_t kSamples = 4;
+  SubmitRequest first = Prompt(70, 3);
+  first.sample_count = kSamples;
+  SubmitRequest second = Prompt(75, 4);
+  second.request_id = RequestId(2);
+  second.sample_count = kSamples;
+  std::map<std::pair<RequestId, uint32_t>, Stream> alone;
+  for (uint32_t i = 0; i < kSamples; ++i) {
+    alone[{RequestId(1), i}] = Alone(first, i);
+    alone[{RequestId(2), i}] = Alone(second, i);
+  }
+  for (const uint32_t block_size : {1, 8, 16, 32, 64, 256}) {
+    Server server(16 + 512 / block_size, /*prefix_cache=*/true, block_size);
+    const Answers cold = server.Run({first});
+    const Answers warm = server.Run({second});
+    EXPECT_EQ(warm.computed_tokens - cold.computed_tokens, 5 + kSamples * 8) << block_size;
+    for (uint32_t i = 0; i < kSamples; ++i) {
+      EXPECT_TRUE(cold.streams.at({RequestId(1), i}) == alone.at({RequestId(1), i}))
+          << "sample " << i << ", block size " << block_size;
+      EXPECT_TRUE(warm.streams.at({RequestId(2), i}) == alone.at({RequestId(2), i}))
+          << "sample " << i << " of the second, block size " << block_size;
     }
   }
 }
