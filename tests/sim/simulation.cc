@@ -256,8 +256,10 @@ void Simulation::DeliverPlan() {
   if (to_worker_.empty() || !worker_) return;
   StepPlan plan = std::move(to_worker_.front());
   to_worker_.pop_front();
+  const uint64_t digest = plan.layer_groups[0].digest;
   if (settings_.spoil_plan) settings_.spoil_plan(plan);
   absl::StatusOr<StepResult> result = worker_->Apply(plan);
+  if (result.ok() && settings_.spoil_plan) result->digests = {digest};
   if (settings_.on_plan) {
     if (absl::Status status = settings_.on_plan(plan, result.status()); !status.ok()) {
       Fail(status.ToString());

@@ -53,7 +53,8 @@ struct SimulationOptions {
   // worker's verdict; an error is a violation.
   std::function<void(const ReplicaReady&, const EngineOptions&)> on_replica;
   std::function<absl::Status(const StepPlan&, const absl::Status& verdict)> on_plan;
-  // A fault of the engine: changes a plan that the worker is about to get.
+  // A fault of the engine: changes a plan that the worker is about to get, and its digest with its
+  // tables. The engine gets the digest back that it knows.
   std::function<void(StepPlan&)> spoil_plan;
 };
 

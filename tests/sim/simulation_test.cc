@@ -106,41 +106,6 @@ TEST(SimulationTest, NoFaultLosesABlockATokenOrAnEnding) {
   EXPECT_GT(totals.failures, 0u);
 }
 
-// What a wrong engine would do to a hit that ends inside a block. Each must change a stream.
-TEST(SimulationTest, AWrongCopyIsCaught) {
-  using Copies = std::vector<BlockCopy>;
-  using Spoil = void (*)(Copies& copies, Copies& late);
-  const std::pair<const char*, Spoil> faults[] = {
-      {"skipped", [](Copies& copies, Copies&) { copies.clear(); }},
-      {"one token short",
-       [](Copies& copies, Copies&) {
-         std::erase_if(copies, [](BlockCopy& copy) { return --copy.token_count == 0; });
-       }},
-      {"from another block",
-       [](Copies& copies, Copies&) {
-         for (BlockCopy& copy : copies) {
-           copy.source = BlockId(copy.source.value() == 0 ? 1 : copy.source.value() - 1);
-         }
-         std::erase_if(copies, [](BlockCopy& copy) { return copy.source == copy.destination; });
-       }},
-      {"after its rows", [](Copies& copies, Copies& late) { std::swap(copies, late); }},
-  };
-  for (const auto& [name, spoil] : faults) {
-    uint32_t seeds = 0;
-    uint32_t caught = 0;
-    for (uint64_t seed = 1; seed <= 60; ++seed) {
-      SimulationOptions options{.seed = seed, .faults = false};
-      Copies late;  // of the plan before
-      options.spoil_plan = [&](StepPlan& plan) { spoil(plan.layer_groups[0].copies, late); };
-      const SimulationReport report = Simulation(options).Run(600);
-      seeds += report.copies > 0;
-      caught += !report.status.ok();
-    }
-    std::cout << name << ": caught in " << caught << " of " << seeds << " runs with copies\n";
-    EXPECT_GT(2 * caught, seeds) << name;
-  }
-}
-
 TEST(SimulationTest, ASeedReplaysExactly) {
   const auto plans = [](uint64_t seed) {
     std::vector<StepPlan> seen;
