@@ -96,10 +96,22 @@ void KvLedger::ShareBeginning(const BlockTable& from, uint32_t count, BlockTable
 BlockId KvLedger::Take() {
   const BlockPool::Taken taken = pool_.Take();
   if (taken.evicted) {
+    PrefetchEvictions();
     index_.Remove(taken.block);
     ++evicted_count_;
   }
   return taken.block;
+}
+
+void KvLedger::PrefetchEvictions() const {
+  constexpr int kAhead = 3;
+  const FreeQueue& queue = pool_.queue();
+  BlockId near = queue.Front(), far = queue.Front();
+  for (int i = 0; i < 2 * kAhead && far != queue.end(); ++i) {
+    if (i < kAhead) near = queue.Next(near);
+    far = queue.Next(far);
+  }
+  if (far != queue.end()) index_.PrefetchRemoval(near, far);
 }
 
 void KvLedger::Append(uint32_t count, BlockTable& table) {
@@ -131,8 +143,9 @@ BlockId KvLedger::Unshare(uint32_t index, StepNumber step, BlockTable& table) {
 }
 
 PrefixNode KvLedger::Index(BlockId block, absl::string_view scope, const PrefixNode& parent,
-                           std::span<const TokenId> tokens, StepNumber step) {
-  const PrefixIndex::Entered entered = index_.Insert(block, scope, parent, tokens, step);
+                           std::span<const TokenId> tokens, StepNumber step,
+                           std::optional<PrefixKey> key) {
+  const PrefixIndex::Entered entered = index_.Insert(block, scope, parent, tokens, step, key);
   pool_.MarkPrefix(block);
   if (entered.covered) pool_.ClearPrefix(*entered.covered);
   return entered.node;
@@ -142,13 +155,18 @@ void KvLedger::IndexFull(std::span<const TokenId> tokens, uint32_t written_count
                          absl::string_view scope, StepNumber step, BlockTable& table) {
   if (!prefix_cache_) return;
   const uint32_t block_size = layout_.block_size;
-  for (; (table.indexed_count_ + 1) * block_size <= written_count; ++table.indexed_count_) {
+  const uint32_t begin = table.indexed_count_ * block_size;
+  if (begin + block_size > written_count) return;
+  const auto added = tokens.subspan(begin, written_count - begin);
+  const std::vector<PrefixKey> keys = index_.KeysAfter(table.node_, scope, added);
+  constexpr size_t kAhead = 3;
+  for (size_t i = 0; i < keys.size(); ++i, ++table.indexed_count_) {
+    if (i + kAhead < keys.size()) index_.PrefetchInsertion(keys[i + kAhead]);
     const BlockId block = table.blocks_[table.indexed_count_];
-    table.node_ =
-        index_.Contains(block)  // by a sequence that shares it
-            ? index_.NodeOf(block)
-            : Index(block, scope, table.node_,
-                    tokens.subspan(size_t{table.indexed_count_} * block_size, block_size), step);
+    table.node_ = index_.Contains(block)  // by a sequence that shares it
+                      ? index_.NodeOf(block)
+                      : Index(block, scope, table.node_, added.subspan(i * block_size, block_size),
+                              step, keys[i]);
   }
 }
 

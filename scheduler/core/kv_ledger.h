@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -154,7 +155,10 @@ class KvLedger {
   BlockId Take();
   // Returns the node of the prefix that ends with the block.
   PrefixNode Index(BlockId block, absl::string_view scope, const PrefixNode& parent,
-                   std::span<const TokenId> tokens, StepNumber step);
+                   std::span<const TokenId> tokens, StepNumber step,
+                   std::optional<PrefixKey> key = {});
+  // What comes next in the queue is likely to be evicted soon.
+  void PrefetchEvictions() const;
 
   KvLayout layout_;
   BlockPool pool_;

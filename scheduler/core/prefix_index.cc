@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/random.h"
-#include "common/status.h"
 #include "glog/logging.h"
 
 namespace octavo {
@@ -96,6 +95,31 @@ uint32_t PrefixIndex::FindNode(const PrefixNode& node) const {
   return kNone;
 }
 
+std::vector<PrefixKey> PrefixIndex::KeysAfter(const PrefixNode& parent, absl::string_view scope,
+                                              std::span<const TokenId> tokens) const {
+  std::vector<PrefixKey> keys;
+  keys.reserve(tokens.size() / block_size_);
+  PrefixKey key = parent.id == 0 ? RootKey(scope) : parent.key;
+  for (; tokens.size() >= block_size_; tokens = tokens.subspan(block_size_)) {
+    keys.push_back(key = ChildKey(key, tokens.first(block_size_)));
+    __builtin_prefetch(&heads_[BucketOf(key)]);
+  }
+  return keys;
+}
+
+void PrefixIndex::PrefetchInsertion(const PrefixKey& key) const {
+  if (const uint32_t head = heads_[BucketOf(key)]; head != kNone)
+    __builtin_prefetch(&records_[head]);
+}
+
+void PrefixIndex::PrefetchRemoval(BlockId near, BlockId far) const {
+  __builtin_prefetch(&heads_[BucketOf(records_[near.value()].key)]);
+  const auto* record = reinterpret_cast<const char*>(&records_[far.value()]);
+  __builtin_prefetch(record);
+  __builtin_prefetch(record + sizeof(Record) - 1);
+  __builtin_prefetch(&tokens_[size_t{far.value()} * block_size_]);
+}
+
 PrefixNode PrefixIndex::Find(std::span<const TokenId> tokens, absl::string_view scope,
                              std::vector<BlockId>& blocks) const {
   const auto root = roots_.find(scope);
@@ -139,6 +163,14 @@ PrefixNode PrefixIndex::Descend(PrefixNode node, std::span<const TokenId> tokens
 }
 
 // Twins stand in one row in their bucket, the one that is found in front.
+uint32_t PrefixIndex::TwinOf(uint32_t block) const {
+  const Record& record = records_[block];
+  for (const uint32_t beside : {record.next, record.previous}) {
+    if (beside != kNone && records_[beside].node == record.node) return beside;
+  }
+  return kNone;
+}
+
 bool PrefixIndex::IsFound(BlockId block, uint64_t node) const {
   const Record& record = records_[block.value()];
   return record.node == node &&
@@ -185,7 +217,8 @@ PrefixRun PrefixIndex::FindRun(const PrefixNode& parent, absl::string_view scope
 
 PrefixIndex::Entered PrefixIndex::Insert(BlockId block, absl::string_view scope,
                                          const PrefixNode& parent, std::span<const TokenId> tokens,
-                                         StepNumber valid_from) {
+                                         StepNumber valid_from,
+                                         std::optional<PrefixKey> known_key) {
   const bool is_full = tokens.size() == block_size_;
   CHECK(is_full || (finds_runs_ && !tokens.empty() && tokens.size() < block_size_))
       << tokens.size() << " tokens of " << block_size_;
@@ -199,7 +232,7 @@ PrefixIndex::Entered PrefixIndex::Insert(BlockId block, absl::string_view scope,
     }
     above = {root.node, RootKey(scope)};
   }
-  const PrefixKey key = ChildKey(above.key, tokens);
+  const PrefixKey key = known_key ? *known_key : ChildKey(above.key, tokens);
   const uint32_t twin = is_full ? FindChild(key, above.id, tokens) : kNone;
   records_[block.value()] = {.key = key,
                              .parent_key = above.key,
@@ -252,6 +285,7 @@ void PrefixIndex::Remove(BlockId block) {
   const auto child = children_.find(block.value());
   const bool is_child = child != children_.end() && *child == block.value();
   if (is_child) children_.erase(child);
+  const uint32_t twin = TwinOf(block.value());
   if (!IsLeaf(block.value())) {
     if (record.previous == kNone) {
       heads_[BucketOf(record.key)] = record.next;
@@ -260,7 +294,6 @@ void PrefixIndex::Remove(BlockId block) {
     }
     if (record.next != kNone) records_[record.next].previous = record.previous;
   }
-  const uint32_t twin = FindNode({record.node, record.key});
   if (twin == kNone) {
     --prefix_count_;
   } else if (is_child) {
@@ -331,66 +364,6 @@ void PrefixIndex::ListStored(std::vector<BlockStored>& stored) const {
   std::sort(order.begin(), order.end());
   stored.reserve(stored.size() + order.size());
   for (const auto& [node, block] : order) stored.push_back(DescribeStored(block));
-}
-
-absl::Status PrefixIndex::CheckBlock(uint32_t i) const {
-  const Record& record = records_[i];
-  const auto fault = [i](const char* what) {
-    return absl::InternalError(absl::StrCat("indexed block ", i, ": ", what));
-  };
-  const auto tokens = TokensOf(BlockId(i));
-  if (tokens.empty() || tokens.size() > block_size_) return fault("it has a wrong token count");
-  if (ChildKey(record.parent_key, tokens) != record.key) {
-    return fault("its key is not the hash of its parent and tokens");
-  }
-  if (record.parent_node & kRootBit) {
-    if (!scope_of_root_.contains(record.parent_node)) return fault("its scope is gone");
-  } else if (!ParentOf(BlockId(i)).has_value()) {
-    return fault("its parent is not indexed");
-  }
-  const uint32_t found = IsLeaf(i) ? i : FindChild(record.key, record.parent_node, tokens);
-  if (found == kNone || records_[found].node != record.node) return fault("it cannot be found");
-  if (!finds_runs_) return absl::OkStatus();
-  const auto child = children_.find(i);
-  if (child == children_.end() || *child != found) return fault("it is not among the children");
-  return absl::OkStatus();
-}
-
-absl::Status PrefixIndex::CheckChildren() const {
-  if (children_.size() != (finds_runs_ ? prefix_count_ : 0)) {
-    return absl::InternalError(absl::StrCat("prefix index counts ", prefix_count_,
-                                            " prefixes and orders ", children_.size()));
-  }
-  for (auto it = children_.begin(); it != children_.end(); ++it) {
-    const auto next = std::next(it);
-    if (!Contains(BlockId(*it)) || (next != children_.end() && Begins(*it, *next))) {
-      return absl::InternalError(
-          absl::StrCat("child ", *it, " is not indexed, or another begins with it"));
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status PrefixIndex::CheckInvariants() const {
-  uint32_t full = 0;
-  uint32_t leaves = 0;
-  uint32_t reachable = 0;
-  for (uint32_t i = 0; i < records_.size(); ++i) {
-    if (!Contains(BlockId(i))) continue;
-    ++(IsLeaf(i) ? leaves : full);
-    OCTAVO_RETURN_IF_ERROR(CheckBlock(i));
-  }
-  for (const uint32_t head : heads_) {
-    for (uint32_t i = head; i != kNone && reachable <= records_.size(); i = records_[i].next) {
-      ++reachable;
-    }
-  }
-  if (full + leaves != block_count_ || reachable != full) {
-    return absl::InternalError(absl::StrCat("prefix index counts ", block_count_, " blocks, has ",
-                                            full, " full ones and ", leaves,
-                                            " leaves, and reaches ", reachable));
-  }
-  return CheckChildren();
 }
 
 }  // namespace octavo

@@ -98,13 +98,24 @@ class PrefixIndex {
 
   // Block `block` holds `tokens` after the prefix `parent`. REQUIRES: !Contains(block); `parent` is
   // the empty prefix or a full block's, indexed under the same scope; 1 to block_size tokens, and
-  // if they are fewer (a leaf), finds_runs and no child of `parent` begins with all of them.
+  // if they are fewer (a leaf), finds_runs and no child of `parent` begins with all of them; `key`,
+  // if given, is what KeysAfter gave for it.
   struct Entered {
     PrefixNode node;                 // of the prefix that ends with the block
     std::optional<BlockId> covered;  // a leaf that `tokens` begin with: it has left the index
   };
   Entered Insert(BlockId block, absl::string_view scope, const PrefixNode& parent,
-                 std::span<const TokenId> tokens, StepNumber valid_from);
+                 std::span<const TokenId> tokens, StepNumber valid_from,
+                 std::optional<PrefixKey> key = {});
+
+  // The keys of the whole blocks of `tokens` after the prefix `parent`, for Insert.
+  std::vector<PrefixKey> KeysAfter(const PrefixNode& parent, absl::string_view scope,
+                                   std::span<const TokenId> tokens) const;
+  // A large index does not fit into the processor's caches: these fetch what Insert will look at
+  // for a key of KeysAfter, and Remove for two blocks, of which the nearer one was the further one
+  // some blocks ago.
+  void PrefetchInsertion(const PrefixKey& key) const;
+  void PrefetchRemoval(BlockId near, BlockId far) const;
 
   // REQUIRES: Contains(block).
   void Remove(BlockId block);
@@ -191,6 +202,9 @@ class PrefixIndex {
   // Whether a and b have one parent and b begins with all tokens of a.
   bool Begins(uint32_t a, uint32_t b) const;
   void LinkIntoBucket(uint32_t block, uint32_t twin);
+  // Another block of its prefix: the next to be found, if `block` is the one that is; kNone: there
+  // is none.
+  uint32_t TwinOf(uint32_t block) const;
   // Returns the leaf it covers, which is still there.
   std::optional<BlockId> InsertChild(uint32_t block);
   BlockStored DescribeStored(uint32_t block) const;
