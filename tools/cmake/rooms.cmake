@@ -48,7 +48,7 @@ endfunction()
 #             [FIXTURES generated_models] [SEPARATE] [SANITIZED_FILTER -Slow*])   (fixtures are set up in tests/CMakeLists.txt)
 # LABELS: model needs the default model; sequential is long and starts no thread, so that `tools/dev sanitize tsan` builds it and leaves
 # it out, as it has nothing to find there.
-# SANITIZED_FILTER: the --gtest_filter in builds with a sanitizer.
+# SANITIZED_FILTER: the --gtest_filter in builds with a sanitizer, where a test may take 5 times its TIMEOUT (seconds).
 # Called from a room's own CMakeLists.txt; the sources lie under tests/unit/<the room's path>/. One binary per room.
 function(octavo_test)
   if(NOT OCTAVO_TESTS)
@@ -78,6 +78,9 @@ function(octavo_test)
   target_compile_definitions(${ARG_NAME} PRIVATE OCTAVO_SOURCE_DIR="${CMAKE_SOURCE_DIR}" OCTAVO_BUILD_DIR="${CMAKE_BINARY_DIR}")
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
+  endif()
+  if(OCTAVO_SANITIZE)
+    math(EXPR ARG_TIMEOUT "5 * ${ARG_TIMEOUT}")
   endif()
   add_test(NAME ${ARG_NAME}
            COMMAND ${ARG_NAME} --gtest_output=xml:${CMAKE_BINARY_DIR}/test_results/${ARG_NAME}.xml ${filter})

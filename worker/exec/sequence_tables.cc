@@ -106,6 +106,7 @@ void SequenceTables::Release(SequenceId id) {
 }
 
 void SequenceTables::Start(const SequenceStart& start) {
+  CHECK(!free_slots_.empty());
   MirroredSequence state{.slot = free_slots_.back(),
                          .seed = start.seed,
                          .prompt_token_count = start.prompt_token_count,

@@ -13,7 +13,7 @@ constexpr TableLimits kLimits{.layer_group_count = 1,
                               .block_size = 4,
                               .vocab_size = 100,
                               .max_positions = 64,
-                              .max_sequences = 4,
+                              .max_sequences = 5,
                               .max_tokens_per_step = 32};
 
 // Sequence 5 scores a prompt of four and samples with two alternatives; sequence 6 feeds what it
