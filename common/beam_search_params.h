@@ -7,6 +7,8 @@
 
 namespace octavo {
 
+constexpr uint32_t kMaxBeamWidth = 32;
+
 // When a search ends, once it has `width` finished hypotheses.
 enum class EarlyStopping : uint8_t {
   kHeuristic,  // "false": the best running beam could not beat the worst hypothesis if it ended now
@@ -15,7 +17,7 @@ enum class EarlyStopping : uint8_t {
 };
 
 struct BeamSearchParams {
-  uint32_t width = 2;          // beams kept in each step, 2 to 32
+  uint32_t width = 2;          // beams kept in each step, 2 to kMaxBeamWidth
   uint32_t returned = 1;       // hypotheses in the answer, best first; at most `width`
   float length_penalty = 1.0;  // a hypothesis scores (sum of log-probabilities) / length^penalty
   EarlyStopping early_stopping = EarlyStopping::kHeuristic;

@@ -13,7 +13,9 @@
 
 namespace octavo {
 
-constexpr uint32_t kMaxTopLogprobs = 20;
+constexpr uint32_t kMaxTopLogprobs = 20;       // that a client may ask for
+constexpr uint32_t kMaxStepTopLogprobs = 128;  // that a plan may: a beam search asks for as many as
+                                               // it has beams and stop tokens
 
 struct SamplingParams {
   float temperature = 1.0f;         // 0 = greedy: the highest logit, lowest token id on a tie
@@ -28,7 +30,7 @@ struct SamplingParams {
   std::vector<TokenId>
       stop_token_ids;  // includes the model's end tokens unless ignore_eos was asked for
   std::optional<uint32_t>
-      logprobs;  // top alternatives a token, 0 to kMaxTopLogprobs, of the raw logits
+      logprobs;  // top alternatives a token, 0 to kMaxStepTopLogprobs, of the raw logits
 
   // Penalties look at earlier tokens, so the worker needs the sequence's history.
   bool needs_history() const {

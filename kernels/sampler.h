@@ -43,7 +43,7 @@
 namespace octavo::kernels {
 
 inline constexpr int64_t kSamplerTile = 1024;
-inline constexpr int32_t kMaxTopCount = 20;
+inline constexpr int32_t kMaxTopCount = 128;        // of common/sampling_params.h the largest
 inline constexpr float kGreedyTemperature = 1e-5f;  // below it the choice is greedy
 
 struct TokenBias {

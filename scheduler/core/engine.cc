@@ -41,6 +41,10 @@ absl::Status StatusOf(FinishReason reason) {
   }
 }
 
+uint32_t SequenceCount(const SubmitRequest& request) {
+  return request.beams ? request.beams->width : request.sample_count;
+}
+
 }  // namespace
 
 Engine::Engine(EngineOptions options) : options_(options), trace_(options_.step_trace_length) {
@@ -85,7 +89,17 @@ absl::Status Engine::CheckFits(uint32_t prompt_token_count, std::optional<uint32
 }
 
 absl::Status Engine::CheckSampleCount(const SubmitRequest& event) const {
-  const uint32_t count = event.sample_count;
+  const uint32_t count = SequenceCount(event);
+  const char* name = event.beams ? "beam_width" : "n";
+  if (event.beams && (count < 2 || count > kMaxBeamWidth || event.sample_count != 1 ||
+                      event.beams->returned < 1 || event.beams->returned > count)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "beam_width is ", count, ", ", event.beams->returned, " hypotheses are returned and n is ",
+        event.sample_count, "; they must be 2 to ", kMaxBeamWidth, ", 1 to beam_width, and 1"));
+  }
+  if (event.beams && event.prompt_logprobs) {
+    return absl::InvalidArgumentError("a beam search has no log-probabilities of its prompt");
+  }
   if (count < 1 || count > kMaxSampleCount) {
     return absl::InvalidArgumentError(
         absl::StrCat("n is ", count, "; it must be 1 to ", kMaxSampleCount));
@@ -93,13 +107,13 @@ absl::Status Engine::CheckSampleCount(const SubmitRequest& event) const {
   if (count > options_.max_sequences) {
     return WithReason(
         absl::FailedPreconditionError(absl::StrCat(
-            "n is ", count, "; at most ", options_.max_sequences,
+            name, " is ", count, "; at most ", options_.max_sequences,
             " sequences run at once: ask for fewer, or start with a larger --max_sequences")),
         "TOO_MANY_SEQUENCES", {{"sequences", count}, {"limit", options_.max_sequences}});
   }
   if (count > 1 && options_.kv_policy != KvPolicy::kPaged) {
     return absl::InvalidArgumentError(
-        absl::StrCat("n is ", count, "; with --kv_policy=", KvPolicyName(options_.kv_policy),
+        absl::StrCat(name, " is ", count, "; with --kv_policy=", KvPolicyName(options_.kv_policy),
                      ", under which sequences share no blocks, it must be 1"));
   }
   return absl::OkStatus();
@@ -134,7 +148,7 @@ absl::Status Engine::CheckSubmit(const SubmitRequest& event, absl::Time now) con
   }
   OCTAVO_RETURN_IF_ERROR(CheckSampleCount(event));
   OCTAVO_RETURN_IF_ERROR(
-      CheckFits(static_cast<uint32_t>(prompt), event.max_tokens, event.sample_count));
+      CheckFits(static_cast<uint32_t>(prompt), event.max_tokens, SequenceCount(event)));
   return CheckQueueHasRoom(prompt, now);
 }
 
@@ -191,15 +205,15 @@ void Engine::On(SubmitRequest event, absl::Time now, Actions& actions) {
       .priority = event.priority,
       .prompt_token_count = static_cast<uint32_t>(event.prompt.size()),
       .seed = event.seed,
-      .sample_count = event.sample_count,
-      .unborn_count = event.sample_count - 1,
+      .sample_count = SequenceCount(event),
+      .unborn_count = SequenceCount(event) - 1,
   });
   Sequence sequence;
   // Sample i has the i-th of these ids and places in the order of arrival.
   sequence.id = SequenceId(last_sequence_id_.value() + 1);
   sequence.key = {event.priority, last_arrival_ + 1};
-  last_sequence_id_ = SequenceId(last_sequence_id_.value() + event.sample_count);
-  last_arrival_ += event.sample_count;
+  last_sequence_id_ = SequenceId(last_sequence_id_.value() + request->sample_count);
+  last_arrival_ += request->sample_count;
   sequence.request = request.get();
   sequence.seed = event.seed;
   sequence.prompt_token_count = static_cast<uint32_t>(event.prompt.size());
@@ -209,6 +223,7 @@ void Engine::On(SubmitRequest event, absl::Time now, Actions& actions) {
   request->max_tokens = sequence.stop.max_tokens;
   sequence.sampling = std::move(event.sampling);
   sequence.tokens = std::move(event.prompt);
+  if (event.beams) BeginBeams(*event.beams, sequence);
   if (waiting_count_ == 0) drain_rate_.Restart(now);
   ++waiting_count_;
   waiting_tokens_ += sequence.prompt_token_count;
@@ -238,7 +253,7 @@ void Engine::On(const CancelRequest& event, absl::Time now, Actions& actions) {
 void Engine::On(const StopSequence& event, absl::Time now, Actions& actions) {
   Request* request = FindLive(event.request_id);
   std::optional<SequenceSlot> slot;
-  if (request != nullptr) {
+  if (request != nullptr && !request->beams) {
     for (const SequenceSlot it : request->sequences) {
       if (sequences_[it].index == event.sequence_index) slot = it;
     }
@@ -260,7 +275,9 @@ void Engine::On(const PauseRequest& event, absl::Time, Actions&) {
     return;
   }
   request->paused = true;
-  for (const SequenceSlot slot : request->sequences) Pause(slot);
+  for (const SequenceSlot slot : request->sequences) {
+    if (!sequences_[slot].delivered) Pause(slot);
+  }
 }
 
 void Engine::Pause(SequenceSlot slot) {
@@ -281,7 +298,9 @@ void Engine::On(const ResumeRequest& event, absl::Time, Actions&) {
     return;
   }
   request->paused = false;
-  for (const SequenceSlot slot : request->sequences) Resume(slot);
+  for (const SequenceSlot slot : request->sequences) {
+    if (!sequences_[slot].delivered) Resume(slot);
+  }
 }
 
 void Engine::Resume(SequenceSlot slot) {
@@ -333,7 +352,10 @@ void Engine::EndSequence(SequenceSlot slot, const Ending& ending) {
   record.state = SequenceState::kEnded;
   record.finish_reason = ending.reason;
   Withdraw(slot);
-  request.completion_token_count += ending.kept_token_count.value_or(sequence.output_count());
+  // Of a beam search its hypotheses are counted, or, if it has none, how far its beams came.
+  if (!request.beams) {
+    request.completion_token_count += ending.kept_token_count.value_or(sequence.output_count());
+  }
   request.ended.push_back(std::move(record));
   sequences_.Remove(slot);
 }
@@ -341,6 +363,11 @@ void Engine::EndSequence(SequenceSlot slot, const Ending& ending) {
 void Engine::Finish(SequenceSlot slot, Ending ending, absl::Time now, Actions& actions) {
   Sequence& sequence = sequences_[slot];
   Request& request = *sequence.request;
+  if (ending.status.ok() && request.beams) {
+    request.beams->search.Stop();
+    FinishBeams(request, ending.reason, now, actions);
+    return;
+  }
   if (ending.status.ok()) {
     SequenceFinished finished{
         .request_id = request.id,
@@ -362,6 +389,9 @@ void Engine::Finish(SequenceSlot slot, Ending ending, absl::Time now, Actions& a
 }
 
 void Engine::FinishRequest(Request& request, Ending ending, absl::Time now, Actions& actions) {
+  if (request.beams && !ending.status.ok()) {
+    request.completion_token_count = request.beams->search.token_count();
+  }
   const auto left = request.sequences;
   for (const SequenceSlot slot : left) EndSequence(slot, ending);
   ++counters_.requests_finished[static_cast<size_t>(ending.reason)];

@@ -165,6 +165,19 @@ class Engine {
   void BearSiblings(SequenceSlot stem, StepPlan& plan, StepInFlight& flight);
   void CopyTail(Sequence& sequence, StepPlan& plan);
 
+  // engine_beams.cc: beam search.
+  // Makes a request's only sequence, which is new, the first beam of a search.
+  static void BeginBeams(const BeamSearchParams& params, Sequence& sequence);
+  // The candidates of one beam are here: it sits out until those of all are.
+  void Deliver(SequenceSlot slot, std::span<const TokenLogprob> alternatives);
+  // They are: the search chooses who goes on.
+  void AdvanceBeams(Request& request, absl::Time now, Actions& actions);
+  void ContinueBeams(Request& request, std::span<const BeamContinuation> continuations);
+  // A second child of a beam, or a later one. Returns its place.
+  SequenceSlot ForkBeam(SequenceSlot parent, uint32_t index);
+  // The search is done: with its hypotheses. `limit_reason` is of those that have no stop token.
+  void FinishBeams(Request& request, FinishReason limit_reason, absl::Time now, Actions& actions);
+
   // engine_results.cc: what replicas tell.
   void On(StepCompleted event, absl::Time now, Actions& actions);
   void On(const StepRefused& event, absl::Time now, Actions& actions);
@@ -189,6 +202,7 @@ class Engine {
   RequestRecord MakeRecord(const Request& request) const;
   BlockTableRecord MakeTableRecord(const Sequence& sequence) const;
   absl::Status CheckSequence(const Request& request, const Sequence& sequence) const;
+  absl::Status CheckBeams(const Request& request) const;
   absl::Status CheckReplica() const;
 
   const EngineOptions options_;

@@ -44,7 +44,6 @@ void Engine::BearSiblings(SequenceSlot stem_slot, StepPlan& plan, StepInFlight& 
       sibling.planned = stem.planned;
       sibling.inherited = stem.planned;
       sibling.pending_samples = 1;
-      sibling.next_score = stem.prompt_token_count;  // the stem scores the prompt, once for all
       sibling.last_step = plan.step;
       const KvLayout& layout = replica.ledger.layout();
       replica.ledger.Fork(stem.table, layout.BlocksFor(stem.planned), sibling.table);
@@ -60,8 +59,11 @@ void Engine::BearSiblings(SequenceSlot stem_slot, StepPlan& plan, StepInFlight& 
     const SequenceSlot slot = sequences_.Add(std::move(sibling));
     flight.reliances.push_back(
         {static_cast<uint32_t>(flight.rows.size()), sequences_[stem_slot].id, plan.step});
-    flight.rows.push_back(
-        {.slot = slot, .sequence_id = id, .first_position = planned, .samples = true});
+    flight.rows.push_back({.slot = slot,
+                           .sequence_id = id,
+                           .first_position = planned,
+                           .samples = true,
+                           .top_count = sequences_[slot].sampling.logprobs.value_or(0)});
     request.sequences.push_back(slot);
     AddToRunning(slot);
   }

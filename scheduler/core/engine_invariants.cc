@@ -25,7 +25,9 @@ absl::Status Differs(const char* what, uint64_t kept, uint64_t counted) {
 
 absl::Status Engine::CheckSequence(const Request& request, const Sequence& sequence) const {
   if (sequence.request != &request) return Fault(sequence, "it does not know its request");
-  if (sequence.is_paused() != request.paused) return Fault(sequence, "its request is not");
+  if (sequence.is_paused() != (request.paused || sequence.delivered)) {
+    return Fault(sequence, "it is paused without cause, or not paused");
+  }
   if (sequence.state == SequenceState::kEnded) return Fault(sequence, "it has ended and is here");
   if (sequence.pending_samples > 2) {
     return Fault(sequence, absl::StrCat(sequence.pending_samples, " samples are pending"));
@@ -43,7 +45,8 @@ absl::Status Engine::CheckSequence(const Request& request, const Sequence& seque
   }
   if (!replica_) return Fault(sequence, "it runs on no replica");
   const KvLayout& layout = replica_->ledger.layout();
-  if (sequence.written > sequence.planned || sequence.planned >= sequence.reach()) {
+  if (sequence.written > sequence.planned ||
+      sequence.planned + !sequence.delivered > sequence.reach()) {
     return Fault(sequence, absl::StrCat("written ", sequence.written, ", planned ",
                                         sequence.planned, ", reach ", sequence.reach()));
   }
@@ -75,6 +78,30 @@ absl::Status Engine::CheckSequence(const Request& request, const Sequence& seque
       return Fault(sequence, absl::StrCat("block ", sequence.table[i].value(), " at index ", i,
                                           " is indexed with other tokens"));
     }
+  }
+  return absl::OkStatus();
+}
+
+// Each beam has another place, and those that have delivered are as many as the group says.
+absl::Status Engine::CheckBeams(const Request& request) const {
+  const BeamGroup& group = *request.beams;
+  if (request.sequences.size() != group.search.beam_count()) {
+    return Differs("beams", group.search.beam_count(), request.sequences.size());
+  }
+  uint32_t delivered = 0;
+  std::vector<bool> taken(request.sample_count);
+  for (const SequenceSlot slot : request.sequences) {
+    const Sequence& beam = sequences_[slot];
+    delivered += beam.delivered;
+    if (!beam.is_beam || beam.output_count() != group.search.token_count() ||
+        beam.pending_samples + beam.delivered > 1) {
+      return Fault(beam, "it is no beam, is ahead of the others or behind, or chooses twice");
+    }
+    if (taken.at(beam.index)) return Fault(beam, "another beam has its place");
+    taken[beam.index] = true;
+  }
+  if (delivered != group.delivered_count || delivered == request.sequences.size()) {
+    return Differs("beams that have delivered, not all", group.delivered_count, delivered);
   }
   return absl::OkStatus();
 }
@@ -159,7 +186,10 @@ absl::Status Engine::CheckInvariants() const {
     }
     sequences += request->sequences.size();
     const size_t all = request->sequences.size() + request->ended.size() + request->unborn_count;
-    if (all != request->sample_count) return Differs("samples", request->sample_count, all);
+    if (!request->beams && all != request->sample_count) {
+      return Differs("samples", request->sample_count, all);
+    }
+    if (request->beams) OCTAVO_RETURN_IF_ERROR(CheckBeams(*request));
     if (request->sequences.empty()) return Differs("live sequences at least", 1, 0);
     deadlines += deadlines_.contains({request->deadline, id});
     names += !request->client_request_id.empty();

@@ -156,7 +156,8 @@ StepPlan Engine::MakePlan(const PlanChoice& choice) {
       NoteSharing(rows[i], hit, static_cast<uint32_t>(flight.rows.size() - 1), flight);
       if (hit.run.token_count > 0) CopyRun(hit, sequences_[slot].table, plan);
     }
-    if (flight.rows.back().samples && sequences_[slot].request->unborn_count > 0) {
+    const Request& request = *sequences_[slot].request;
+    if (flight.rows.back().samples && request.unborn_count > 0 && !request.beams) {
       BearSiblings(slot, plan, flight);
     }
   }
@@ -200,7 +201,10 @@ void Engine::AddRow(const ChosenRow& row, StepPlan& plan, StepInFlight& flight) 
   // The worker feeds back what it sampled in the step before, and no other.
   CHECK(!feeds_sampled || sequence.last_step.value() + 1 == plan.step.value());
 
-  if (row.copies_tail) CopyTail(sequence, plan);
+  // Whoever shared it may have been preempted since, for a row after this one.
+  if (row.copies_tail && replica.ledger.table_count(sequence.table.blocks().back()) > 1) {
+    CopyTail(sequence, plan);
+  }
   sequence.shares_tail = false;
   replica.promised_blocks -= sequence.promised_blocks();
   if (row.shared_block_count > 0) {
@@ -226,7 +230,8 @@ void Engine::AddRow(const ChosenRow& row, StepPlan& plan, StepInFlight& flight) 
        .first_position = first,
        .token_count = row.token_count,
        .samples = samples,
-       .score_count = scores ? std::min(end + 1, sequence.prompt_token_count) - (first + 1) : 0});
+       .score_count = scores ? std::min(end + 1, sequence.prompt_token_count) - (first + 1) : 0,
+       .top_count = sequence.sampling.logprobs.value_or(0)});
   // Blocks whose tokens are all known are indexed ahead of the step that fills them. One that an
   // earlier step fills, when its last token was only known to the worker, is indexed with its
   // result.

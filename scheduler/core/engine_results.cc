@@ -3,6 +3,7 @@
 // recognised and counted.
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -75,6 +76,7 @@ void Engine::Settle(StepResult result, absl::Time now, Actions& actions) {
   TokensGenerated generated;
   generated.tokens.reserve(result.sampled.size());
   std::vector<std::pair<const RowInFlight*, Ending>> endings;
+  std::vector<RequestId> ready;  // beam searches that can go on
   size_t sampled = 0;
   size_t scored = 0;
   // `top` has the alternatives of all sampled tokens before those of the scored ones.
@@ -103,12 +105,12 @@ void Engine::Settle(StepResult result, absl::Time now, Actions& actions) {
          ++scored) {
       const TokenOutcome& outcome = result.scored[scored];
       if (sequence != nullptr && sequence->scores_due() &&
-          outcome.position == sequence->next_score) {
+          outcome.position == sequence->request->next_score) {
         generated.tokens.push_back({.request_id = sequence->request->id,
                                     .scores_prompt = true,
                                     .outcome = outcome,
                                     .first_top = scored_top});
-        ++sequence->next_score;
+        ++sequence->request->next_score;
       }
       scored_top += outcome.top_count;
     }
@@ -124,6 +126,13 @@ void Engine::Settle(StepResult result, absl::Time now, Actions& actions) {
     const TokenOutcome& outcome = result.sampled[sampled++];
     if (sequence != nullptr) {
       --sequence->pending_samples;
+      if (sequence->is_beam) {
+        Request& request = *sequence->request;
+        Deliver(row.slot, std::span(result.top).subspan(sampled_top, outcome.top_count));
+        if (request.beams->delivered_count == request.sequences.size()) ready.push_back(request.id);
+        sampled_top += outcome.top_count;
+        continue;
+      }
       sequence->tokens.push_back(outcome.token_id);
       if (!sequence->request->first_token) sequence->request->first_token = now;
       ++counters_.generated_tokens;
@@ -146,6 +155,9 @@ void Engine::Settle(StepResult result, absl::Time now, Actions& actions) {
     if (sequences_.Find(row->slot, row->sequence_id) != nullptr) {
       Finish(row->slot, std::move(ending), now, actions);
     }
+  }
+  for (const RequestId id : ready) {
+    if (Request* request = FindLive(id)) AdvanceBeams(*request, now, actions);
   }
   if (kv_recorder_ != nullptr) kv_recorder_->CompleteThrough(flight.step);
 }

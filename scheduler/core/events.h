@@ -32,7 +32,8 @@ struct SubmitRequest {
   uint64_t seed = 0;
   uint32_t sample_count =
       1;  // parallel samples, 1 to kMaxSampleCount; sample i draws with SampleSeed(seed, i)
-  std::optional<BeamSearchParams> beams;  // a beam search instead of samples
+  std::optional<BeamSearchParams> beams;  // a beam search instead of samples: of `sampling` only
+                                          // the stop tokens count, and there are no prompt_logprobs
   std::optional<uint32_t>
       max_tokens;          // output tokens, at least 1; absent = what the model's length leaves
   std::string cache_salt;  // prefixes are shared only between equal salts

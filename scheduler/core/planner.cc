@@ -16,7 +16,8 @@ bool IsInFlight(const Replica& replica, const Sequence& sequence) {
 
 // It gets a row of this step if there is room. (Prefill and decode alike.)
 bool WantsRow(const Sequence& sequence) {
-  return sequence.state == SequenceState::kRunning && sequence.wants_step();
+  return sequence.state == SequenceState::kRunning && sequence.wants_step() &&
+         !(sequence.is_beam && sequence.pending_samples > 0);
 }
 
 // Its last token is in flight: it ends with it, whatever the token is.

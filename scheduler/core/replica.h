@@ -27,6 +27,7 @@ struct RowInFlight {
   uint32_t token_count = 0;  // 0: a sample is born with this row
   bool samples = false;
   uint32_t score_count = 0;  // prompt positions from first_position + 1 on that must be scored
+  uint32_t top_count = 0;    // alternatives each of its tokens must come with
   bool is_void =
       false;  // it read what a failed row wrote: whatever the result says of it is ignored
 };

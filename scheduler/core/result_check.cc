@@ -46,6 +46,16 @@ absl::Status CheckResult(const StepInFlight& flight, const StepResult& result,
   for (const RowInFlight& row : flight.rows) {
     const bool failed = HasFailed(result, row.sequence_id);
     const uint32_t end = row.first_position + row.token_count;
+    const uint32_t tops = std::min(row.top_count, vocab_size);
+    const auto check_top = [&](const TokenOutcome& outcome) {
+      top_count += outcome.top_count;
+      return outcome.top_count == tops
+                 ? absl::OkStatus()
+                 : Wrong(flight,
+                         absl::StrCat("has ", outcome.top_count, " alternatives where ", tops,
+                                      " were asked for, at position ", outcome.position,
+                                      " of sequence ", row.sequence_id.value()));
+    };
     uint32_t scores = 0;
     for (; scored < result.scored.size() && scores < row.token_count &&
            result.scored[scored].sequence_id == row.sequence_id;
@@ -56,7 +66,7 @@ absl::Status CheckResult(const StepInFlight& flight, const StepResult& result,
                                           row.sequence_id.value(), " where ",
                                           row.first_position + scores, " was expected"));
       }
-      top_count += outcome.top_count;
+      OCTAVO_RETURN_IF_ERROR(check_top(outcome));
     }
     if (scores < row.score_count && !failed) {
       return Wrong(flight, absl::StrCat("scores ", scores, " of ", row.score_count,
@@ -69,7 +79,7 @@ absl::Status CheckResult(const StepInFlight& flight, const StepResult& result,
       return Wrong(flight, absl::StrCat("has no token for position ", end, " of sequence ",
                                         row.sequence_id.value()));
     }
-    top_count += result.sampled[sampled++].top_count;
+    OCTAVO_RETURN_IF_ERROR(check_top(result.sampled[sampled++]));
   }
   if (sampled != result.sampled.size() || scored != result.scored.size()) {
     return Wrong(flight, absl::StrCat("has ", result.sampled.size() - sampled, " sampled and ",

@@ -29,6 +29,8 @@
 #include "absl/time/time.h"
 #include "common/ids.h"
 #include "common/sampling_params.h"
+#include "common/step_result.h"
+#include "scheduler/core/beam_search.h"
 #include "scheduler/core/block_table.h"
 #include "scheduler/core/introspection.h"
 #include "scheduler/core/stop_condition.h"
@@ -54,6 +56,15 @@ struct PrefixWait {
   uint32_t step_count = 0;   // steps planned meanwhile
 };
 
+// A beam search among its beams' sequences (engine_beams.cc).
+struct BeamGroup {
+  BeamSearch search;
+  std::vector<std::vector<TokenLogprob>> alternatives;  // [beam_count], as they come in
+  uint32_t delivered_count = 0;                         // of them
+  uint32_t returned_count = 1;                          // hypotheses in the answer
+  uint64_t first_arrival = 0;                           // of `width` places in the order of arrival
+};
+
 struct Request {
   RequestId id;
   std::string client_request_id;
@@ -69,14 +80,18 @@ struct Request {
 
   int32_t priority = 0;
   uint32_t prompt_token_count = 0;
-  uint32_t max_tokens = 0;  // of each sequence
-  uint64_t seed = 0;        // of the first sequence
-  uint32_t sample_count = 1;
+  uint32_t max_tokens = 0;    // of each sequence
+  uint64_t seed = 0;          // of the first sequence
+  uint32_t sample_count = 1;  // of a beam search its width
   uint32_t unborn_count = 0;  // siblings: all but the stem, or none
   bool paused = false;
+  uint32_t next_score = 1;  // first prompt position whose log-probability was not delivered yet
   uint32_t completion_token_count = 0;  // of the sequences that have ended
   std::vector<SequenceSlot> sequences;  // the live ones, in the order of their indexes
   std::vector<SequenceRecord> ended;    // the others, as they ended
+  std::unique_ptr<BeamGroup> beams;     // of a beam search; `sequences` are its beams, best first
+
+  bool scores_due() const { return prompt_logprobs && next_score < prompt_token_count; }
 };
 
 struct Sequence {
@@ -88,14 +103,17 @@ struct Sequence {
   uint64_t seed = 0;
   SamplingParams sampling;
   StopRule stop;
+  // Of a beam search: its next token is chosen among all beams, when they have delivered their
+  // candidates. Until then it sits out: paused, whatever the request is.
+  bool is_beam = false;
+  bool delivered = false;
 
   uint32_t prompt_token_count = 0;
   std::vector<TokenId> tokens;
   uint32_t written = 0;
   uint32_t planned = 0;
   uint32_t pending_samples = 0;  // 0 or 1 while a plan is made
-  uint32_t next_score = 1;  // first prompt position whose log-probability was not delivered yet
-  StepNumber last_step;     // the last step with a row of it
+  StepNumber last_step;          // the last step with a row of it
 
   BlockTable table;
   uint32_t target_blocks = 0;  // promised at admission: the blocks of all tokens known then
@@ -120,7 +138,7 @@ struct Sequence {
   uint32_t promised_blocks() const {
     return target_blocks > table.size() ? target_blocks - table.size() : 0;
   }
-  bool scores_due() const { return request->prompt_logprobs && next_score < prompt_token_count; }
+  bool scores_due() const { return request->scores_due(); }
   bool is_running() const {
     return state == SequenceState::kRunning || state == SequenceState::kPausedRunning;
   }

@@ -33,7 +33,6 @@ constexpr size_t kMaxRequestIdBytes = 128;
 constexpr int kMaxAbortIds = 1024;
 constexpr int kMaxDetokenizeIds = 1 << 20;
 constexpr uint32_t kMaxSamples = 64;
-constexpr uint32_t kMaxBeamWidth = 32;
 constexpr float kMaxLengthPenalty = 10;     // and its negative
 constexpr size_t kMaxEchoTokens = 1 << 18;  // of the prompts echoed for several sequences, together
 

@@ -43,7 +43,27 @@ float Score(uint64_t state, TokenId token) {
   return -static_cast<float>(Mix64(state ^ static_cast<uint32_t>(token)) % 1024) / 64;
 }
 
+// Few different values, so that there are ties.
+std::vector<TokenLogprob> TopAfter(uint64_t state, uint32_t count, uint32_t vocabulary) {
+  if (count == 0) return {};
+  std::vector<TokenLogprob> top;
+  for (uint32_t token = 0; token < vocabulary; ++token) {
+    const auto id = static_cast<TokenId>(token);
+    top.push_back({id, -static_cast<float>(1 + Mix64(state ^ Mix64(token)) % 24) / 8});
+  }
+  std::stable_sort(top.begin(), top.end(), [](const TokenLogprob& a, const TokenLogprob& b) {
+    return a.logprob > b.logprob;
+  });
+  top.resize(std::min<size_t>(count, top.size()));
+  return top;
+}
+
 }  // namespace
+
+std::vector<TokenLogprob> ExpectedTop(std::span<const TokenId> tokens, uint32_t count,
+                                      uint32_t vocabulary) {
+  return TopAfter(StateAfter(tokens), count, vocabulary);
+}
 
 TokenId ExpectedToken(std::span<const TokenId> tokens, uint64_t seed, uint32_t vocabulary) {
   return Sample(StateAfter(tokens), seed, vocabulary);
@@ -76,6 +96,7 @@ absl::Status SimulatedWorker::ApplyTables(const StepPlan& plan, Tables& sequence
     const Sequence sequence{.seed = start.seed,
                             .prompt_token_count = start.prompt_token_count,
                             .needs_history = start.sampling.needs_history(),
+                            .top_count = start.sampling.logprobs.value_or(0),
                             .history = start.history};
     if (!sequences.emplace(start.sequence_id, sequence).second) {
       return absl::InternalError(
@@ -156,19 +177,14 @@ absl::StatusOr<StepResult> SimulatedWorker::Apply(const StepPlan& plan) {
     failure_.reset();
   }
   computed_row_ = {};
+  scored_top_.clear();
   std::span<const TokenId> inputs = plan.token_ids;
   for (const PlanRow& row : plan.rows) {
     OCTAVO_RETURN_IF_ERROR(Compute(plan, row, inputs, result));
   }
   if (!inputs.empty()) return absl::InternalError("tokens are left over");
-  // Alternatives: of all sampled tokens, then of all scored ones.
-  for (const auto* outcomes : {&result.sampled, &result.scored}) {
-    for (const TokenOutcome& outcome : *outcomes) {
-      for (uint32_t i = 0; i < outcome.top_count; ++i) {
-        result.top.push_back({outcome.token_id + static_cast<TokenId>(i), outcome.logprob});
-      }
-    }
-  }
+  // The alternatives of all scored tokens come after those of the sampled ones.
+  result.top.insert(result.top.end(), scored_top_.begin(), scored_top_.end());
   stored_[plan.step] = result;
   if (stored_.size() > 4) stored_.erase(stored_.begin());
   return result;
@@ -209,7 +225,10 @@ absl::Status SimulatedWorker::Compute(const StepPlan& plan, const PlanRow& row,
     state = NextState(state, previous);
     if (row.scores && state != kPoison && position + 1 < sequence.history.size()) {
       const TokenId known = sequence.history[position + 1];
-      result.scored.push_back({row.sequence_id, position + 1, known, Score(state, known), 1});
+      const auto top = TopAfter(state, sequence.top_count, vocabulary_);
+      result.scored.push_back({row.sequence_id, position + 1, known, Score(state, known),
+                               static_cast<uint32_t>(top.size())});
+      scored_top_.insert(scored_top_.end(), top.begin(), top.end());
     }
   }
   row_state_ = state;
@@ -252,8 +271,10 @@ void SimulatedWorker::Choose(const StepPlan& plan, const PlanRow& row, uint64_t 
     result.failed.push_back(row.sequence_id);
     return;
   }
-  result.sampled.push_back(
-      {row.sequence_id, row.first_position + row.token_count, sequence.sampled, -1.0f, 2});
+  const auto top = TopAfter(state, sequence.top_count, vocabulary_);
+  result.sampled.push_back({row.sequence_id, row.first_position + row.token_count, sequence.sampled,
+                            -1.0f, static_cast<uint32_t>(top.size())});
+  result.top.insert(result.top.end(), top.begin(), top.end());
 }
 
 bool SimulatedWorker::CorruptTable(uint64_t choice) {

@@ -32,6 +32,11 @@ TokenId ExpectedToken(std::span<const TokenId> tokens, uint64_t seed, uint32_t v
 // The log-probability of tokens[position] after those before it.
 float ExpectedScore(std::span<const TokenId> tokens, uint32_t position);
 
+// The `count` most likely next tokens after `tokens`, most likely first: the alternatives of the
+// token that is sampled or scored there.
+std::vector<TokenLogprob> ExpectedTop(std::span<const TokenId> tokens, uint32_t count,
+                                      uint32_t vocabulary);
+
 class SimulatedWorker {
  public:
   SimulatedWorker(Epoch epoch, const KvLayout& layout, uint32_t block_count, uint32_t vocabulary);
@@ -53,6 +58,7 @@ class SimulatedWorker {
     uint64_t seed = 0;
     uint32_t prompt_token_count = 0;
     bool needs_history = false;
+    uint32_t top_count = 0;  // alternatives it asks for
     std::vector<TokenId> history;
     std::vector<BlockId> table;
     StepNumber sampled_at;
@@ -78,6 +84,7 @@ class SimulatedWorker {
   // Of the last row that computed tokens.
   uint64_t row_state_ = 0;
   PlanRow computed_row_;
+  std::vector<TokenLogprob> scored_top_;  // alternatives of the scored tokens of the step
   StepNumber last_step_;
   std::map<StepNumber, StepResult> stored_;
   std::optional<uint64_t> failure_;

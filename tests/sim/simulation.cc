@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/sample_seed.h"
+#include "tests/sim/plain_beam_search.h"
 
 namespace octavo {
 
@@ -26,6 +27,7 @@ Simulation::Simulation(SimulationOptions settings)
 
 EngineOptions Simulation::DrawOptions() {
   EngineOptions options;
+  options.vocab_size = vocabulary_;
   options.context_length = static_cast<uint32_t>(20 + Draw(80));
   options.max_sequences = static_cast<uint32_t>(1 + Draw(8));
   options.max_step_tokens = static_cast<uint32_t>(options.max_sequences + Draw(40));
@@ -79,6 +81,12 @@ SubmitRequest Simulation::DrawRequest() {
   }
   request.seed = random_();
   if (Draw(3) == 0) request.sample_count = static_cast<uint32_t>(1 + Draw(4));
+  if (request.sample_count == 1 && Draw(5) == 0) {
+    request.beams = BeamSearchParams{.width = static_cast<uint32_t>(2 + Draw(4))};
+    request.beams->returned = static_cast<uint32_t>(1 + Draw(request.beams->width));
+    request.beams->length_penalty = std::vector<float>{-1, 0, 1, 2}[Draw(4)];
+    request.beams->early_stopping = static_cast<EarlyStopping>(Draw(3));
+  }
   if (Draw(4) != 0) request.max_tokens = static_cast<uint32_t>(1 + Draw(25));
   if (Draw(2) == 0) {
     request.sampling.stop_token_ids = {static_cast<TokenId>(Draw(vocabulary_)),
@@ -86,9 +94,10 @@ SubmitRequest Simulation::DrawRequest() {
     request.sampling.min_tokens = static_cast<uint32_t>(Draw(4));
   }
   if (Draw(4) == 0) request.sampling.presence_penalty = 0.5f;
+  if (Draw(4) == 0) request.sampling.logprobs = static_cast<uint32_t>(Draw(4));
   if (Draw(4) == 0) request.cache_salt = absl::StrCat("salt", Draw(2));
   request.priority = static_cast<int32_t>(Draw(3)) - 1;
-  request.prompt_logprobs = Draw(6) == 0;
+  request.prompt_logprobs = Draw(6) == 0 && !request.beams;
   request.no_cache = Draw(8) == 0;
   if (faults_ && Draw(8) == 0) request.deadline = now_ + absl::Milliseconds(1 + Draw(200));
   if (Draw(3) == 0) request.client_request_id = absl::StrCat("client", request.request_id.value());
@@ -149,7 +158,7 @@ SimulationReport Simulation::Run(uint32_t turns) {
   }
   return {status_,        setting,      engine_.Counters(), static_cast<uint32_t>(streams_.size()),
           whole_streams_, copies_,      shared_in_step_,    failures_.size(),
-          born_samples_,  tail_copies_, outside_hits_};
+          born_samples_,  tail_copies_, outside_hits_,      beam_searches_};
 }
 
 void Simulation::Turn() {
@@ -158,7 +167,8 @@ void Simulation::Turn() {
   if (kind < 12) {
     SubmitRequest request = DrawRequest();
     streams_[request.request_id].request = request;
-    streams_[request.request_id].samples.resize(request.sample_count);
+    streams_[request.request_id].samples.resize(request.beams ? request.beams->returned
+                                                              : request.sample_count);
     Send(std::move(request));
   } else if (kind < 40) {
     Plan();
@@ -464,16 +474,23 @@ void Simulation::Take(const TokensGenerated& action) {
     Stream& stream = streams_.at(token.request_id);
     const std::vector<TokenId>& prompt = stream.request.prompt;
     if (stream.ended || !stream.admitted) Fail("a token outside its request's life");
-    if (token.first_top + token.outcome.top_count > action.top.size() ||
-        action.top[token.first_top].token_id != token.outcome.token_id) {
-      Fail("a token's alternatives are those of another");
-    }
     const uint32_t position = token.outcome.position;
+    const std::span<const TokenLogprob> top(action.top.data() + token.first_top,
+                                            token.outcome.top_count);
+    const auto check_top = [&](std::span<const TokenId> tokens) {
+      const auto expected =
+          ExpectedTop(tokens, stream.request.sampling.logprobs.value_or(0), vocabulary_);
+      if (!std::equal(top.begin(), top.end(), expected.begin(), expected.end())) {
+        Fail("a token's alternatives are those of another");
+      }
+    };
     if (token.scores_prompt) {
       if (position != stream.next_score++ || position >= prompt.size() ||
           token.outcome.token_id != prompt[position] ||
           token.outcome.logprob != ExpectedScore(prompt, position)) {
         Fail(absl::StrCat("request ", token.request_id.value(), ": wrong score at ", position));
+      } else {
+        check_top(std::span(prompt).first(position));
       }
       continue;
     }
@@ -491,7 +508,58 @@ void Simulation::Take(const TokensGenerated& action) {
                         ": wrong token at ", position, "; alone it has another one at ",
                         tokens.size()));
     }
+    check_top(tokens);
     sample.output.push_back(token.outcome.token_id);
+  }
+}
+
+void Simulation::Take(const BeamsAdvanced& action) {
+  Stream& stream = streams_.at(action.request_id);
+  if (stream.ended || !stream.admitted || !stream.request.beams ||
+      action.token_count != ++stream.beam_length) {
+    Fail("a step of a beam search that is none, or the next one");
+  }
+}
+
+bool Simulation::IsPlainSearch(const Stream& stream, uint32_t stopped_after) const {
+  const SubmitRequest& request = stream.request;
+  const auto left = options_.context_length - static_cast<uint32_t>(request.prompt.size());
+  const auto logprobs = [&](std::span<const TokenId> output) {
+    std::vector<TokenId> tokens = request.prompt;
+    tokens.insert(tokens.end(), output.begin(), output.end());
+    std::vector<float> all(vocabulary_);
+    for (const TokenLogprob& it : ExpectedTop(tokens, vocabulary_, vocabulary_)) {
+      all[static_cast<size_t>(it.token_id)] = it.logprob;
+    }
+    return all;
+  };
+  const auto& stops = request.sampling.stop_token_ids;
+  std::vector<PlainHypothesis> expected =
+      PlainBeamSearch{.params = *request.beams,
+                      .stop_tokens = {stops.begin(), stops.end()},
+                      .max_tokens = request.max_tokens.value_or(left),
+                      .logprobs = logprobs,
+                      .stopped_after = stopped_after}
+          .Run();
+  expected.resize(stream.samples.size());
+  const FinishReason limit = stopped_after != UINT32_MAX ? FinishReason::kPoolExhausted
+                             : request.max_tokens        ? FinishReason::kLength
+                                                         : FinishReason::kModelLength;
+  return std::equal(stream.samples.begin(), stream.samples.end(), expected.begin(),
+                    [&](const Sample& a, const PlainHypothesis& b) {
+                      return a.output == b.tokens && a.score == static_cast<float>(b.score) &&
+                             a.reason == (b.stopped ? FinishReason::kStopToken : limit);
+                    });
+}
+
+void Simulation::CheckSearch(const Stream& stream) {
+  ++beam_searches_;
+  if (IsPlainSearch(stream, UINT32_MAX)) return;
+  const size_t tokens = stream.request.prompt.size() + stream.beam_length;
+  if (stream.request.max_tokens || layout_.BlocksFor(tokens) <= block_count_) {
+    Fail("a beam search finds something else than a plain one");
+  } else if (!IsPlainSearch(stream, stream.beam_length)) {
+    Fail("a beam search that outgrew the pool is not a plain one until then");
   }
 }
 
@@ -520,6 +588,12 @@ void Simulation::Take(const SequenceFinished& action) {
   Sample& sample = stream.samples.at(action.sequence_index);
   if (stream.ended || sample.complete) Fail("a sequence ends twice");
   sample.complete = true;
+  if (stream.request.beams) {  // looked at together, when the request ends
+    sample.output = action.tokens;
+    sample.score = action.score;
+    sample.reason = action.reason;
+    return;
+  }
   if (action.completion_token_count != sample.output.size())
     Fail("the count of a complete sequence is wrong");
   switch (action.reason) {
@@ -555,6 +629,7 @@ void Simulation::Take(const RequestFinished& action) {
   if (action.status.ok() != (complete == stream.samples.size())) {
     Fail("a request ends well without all its sequences, or badly with them");
   }
+  if (stream.request.beams && !action.status.ok()) tokens = stream.beam_length;
   if (stream.ended) Fail("a request ends twice");
   stream.ended = true;
   stream.reason = action.reason;
@@ -562,7 +637,10 @@ void Simulation::Take(const RequestFinished& action) {
       action.prompt_token_count != stream.request.prompt.size()) {
     Fail("the counts of an ended request are wrong");
   }
-  if (action.status.ok()) return;
+  if (action.status.ok()) {
+    if (stream.request.beams) CheckSearch(stream);
+    return;
+  }
   switch (action.reason) {
     case FinishReason::kDeadline:
       break;

@@ -7,8 +7,9 @@
 //
 // What is checked: the engine's invariants after every call; every request ends exactly once;
 // nothing follows an ending; every stream is what its request alone would have produced (a prefix
-// of it where the request was ended early); at the end every block is back. Somebody who listens to
-// KV events now and then knows the prefix index after every call.
+// of it where the request was ended early); a beam search gives what a plain one gives; at the end
+// every block is back. Somebody who listens to KV events now and then knows the prefix index after
+// every call.
 
 #include <cstdint>
 #include <deque>
@@ -37,11 +38,12 @@ struct SimulationReport {
   uint32_t whole_streams = 0;  // ended by their own stop rule
   uint64_t copies = 0;         // of parts of blocks, in plans
   uint64_t shared_in_step =
-      0;                      // blocks that a row reads and one before it, in the same plan, fills
-  uint64_t failures = 0;      // sequences whose logits were not finite
-  uint64_t born_samples = 0;  // beside the first ones
-  uint64_t tail_copies = 0;   // of the copies: writes into a shared block
-  uint64_t outside_hits = 0;  // lookups that found something, by who knows KV events alone
+      0;                       // blocks that a row reads and one before it, in the same plan, fills
+  uint64_t failures = 0;       // sequences whose logits were not finite
+  uint64_t born_samples = 0;   // beside the first ones
+  uint64_t tail_copies = 0;    // of the copies: writes into a shared block
+  uint64_t outside_hits = 0;   // lookups that found something, by who knows KV events alone
+  uint64_t beam_searches = 0;  // that ended by themselves
 };
 
 struct SimulationOptions {
@@ -72,9 +74,12 @@ class Simulation {
     std::vector<std::pair<BlockId, uint32_t>> blocks;  // and how many slots of each it reads
     size_t row = 0;
   };
+  // A sample, or a hypothesis of a beam search.
   struct Sample {
     std::vector<TokenId> output;
     bool complete = false;
+    std::optional<FinishReason> reason;
+    float score = 0;
   };
   struct Stream {
     SubmitRequest request;
@@ -83,6 +88,7 @@ class Simulation {
     bool admitted = false;
     bool ended = false;
     bool paused = false;
+    uint32_t beam_length = 0;  // as BeamsAdvanced told
     std::optional<FinishReason> reason;
   };
 
@@ -109,13 +115,15 @@ class Simulation {
   void Take(SendPlan action);
   void Take(const RequestAdmitted& action);
   void Take(const TokensGenerated& action);
-  void Take(const BeamsAdvanced&) {}
+  void Take(const BeamsAdvanced& action);
   void Take(const SequenceFinished& action);
   void Take(const RequestFinished& action);
   void Take(const RequestRefused& action);
   void Take(const PrefixCacheReset&) {}
   void Take(const ReplicaRejected& action);
   void CheckWhole(const Stream& stream, const SequenceFinished& action);
+  void CheckSearch(const Stream& stream);
+  bool IsPlainSearch(const Stream& stream, uint32_t stopped_after) const;
   void Fail(const std::string& what);
   Stream* DrawLive();
 
@@ -150,6 +158,7 @@ class Simulation {
   std::set<SequenceId> failures_;
   uint64_t born_samples_ = 0;
   uint64_t tail_copies_ = 0;
+  uint64_t beam_searches_ = 0;
 };
 
 }  // namespace octavo

@@ -31,6 +31,7 @@ struct Totals {
   uint64_t born_samples = 0;
   uint64_t tail_copies = 0;
   uint64_t outside_hits = 0;
+  uint64_t beam_searches = 0;
   EngineCounters counters;
 };
 
@@ -53,6 +54,7 @@ Totals RunSeeds(uint64_t count, uint32_t turns, bool faults) {
     totals.born_samples += report.born_samples;
     totals.tail_copies += report.tail_copies;
     totals.outside_hits += report.outside_hits;
+    totals.beam_searches += report.beam_searches;
     EngineCounters& sum = totals.counters;
     sum.steps_completed += report.counters.steps_completed;
     sum.preemptions += report.counters.preemptions;
@@ -72,10 +74,10 @@ Totals RunSeeds(uint64_t count, uint32_t turns, bool faults) {
             << " in flight, " << totals.shared_in_step << " blocks in one step), "
             << totals.failures << " failed rows, " << totals.copies << " copies ("
             << totals.tail_copies << " of shared tails), " << totals.born_samples
-            << " samples born, " << sum.evicted_blocks << " evictions, " << sum.duplicate_results
-            << " duplicate, " << sum.reordered_results << " reordered, " << sum.stale_results
-            << " stale results, " << sum.resyncs << " resyncs, " << sum.replica_losses
-            << " replica losses\n";
+            << " samples born, " << totals.beam_searches << " beam searches, " << sum.evicted_blocks
+            << " evictions, " << sum.duplicate_results << " duplicate, " << sum.reordered_results
+            << " reordered, " << sum.stale_results << " stale results, " << sum.resyncs
+            << " resyncs, " << sum.replica_losses << " replica losses\n";
   return totals;
 }
 
@@ -90,6 +92,7 @@ TEST(SimulationTest, EveryStreamIsWhatItsRequestAloneWouldHaveProduced) {
   EXPECT_GT(totals.shared_in_step, 0u);
   EXPECT_GT(totals.born_samples, 0u);
   EXPECT_GT(totals.tail_copies, 0u);
+  EXPECT_GT(totals.beam_searches, 0u);
 }
 
 TEST(SimulationTest, NoFaultLosesABlockATokenOrAnEnding) {
@@ -104,6 +107,7 @@ TEST(SimulationTest, NoFaultLosesABlockATokenOrAnEnding) {
   EXPECT_GT(totals.shared_in_step, 0u);
   EXPECT_GT(totals.counters.prefix_in_flight_hit_tokens, 0u);
   EXPECT_GT(totals.failures, 0u);
+  EXPECT_GT(totals.beam_searches, 0u);
 }
 
 TEST(SimulationTest, ASeedReplaysExactly) {

@@ -74,7 +74,7 @@ struct LogitsRow {
   bool samples = false;   // else scores `target`
   TokenId target = 0;
   bool wants_logprob = false;
-  uint32_t top_count = 0;    // alternatives to report, 0 to kMaxTopLogprobs
+  uint32_t top_count = 0;    // alternatives to report, 0 to kMaxStepTopLogprobs
   bool stop_allowed = true;  // false while min_tokens is not reached
 
   friend bool operator==(const LogitsRow&, const LogitsRow&) = default;

@@ -83,9 +83,9 @@ absl::Status PlanCheck::CheckStart(const SequenceStart& start) const {
     OCTAVO_RETURN_IF_ERROR(check_token("logit_bias", token));
     if (std::isnan(bias)) return Malformed("logit_bias of token ", token, " is not a number");
   }
-  if (sampling.logprobs.value_or(0) > kMaxTopLogprobs) {
+  if (sampling.logprobs.value_or(0) > kMaxStepTopLogprobs) {
     return Malformed("logprobs of sequence ", start.sequence_id.value(), " is ", *sampling.logprobs,
-                     "; at most ", kMaxTopLogprobs);
+                     "; at most ", kMaxStepTopLogprobs);
   }
   if (!(sampling.temperature >= 0) || !(sampling.top_p > 0 && sampling.top_p <= 1) ||
       !(sampling.min_p >= 0 && sampling.min_p <= 1) || !(sampling.repetition_penalty > 0) ||

@@ -137,8 +137,20 @@ INSTANTIATE_TEST_SUITE_P(
                  "scores 3 of 4 tokens of sequence 1"},
         Nonsense{"ScoreOfAnotherPosition", [](StepResult& it) { ++it.scored[1].position; },
                  "scores position 3 of sequence 1 where 2 was expected"},
-        Nonsense{"AlternativesMissing", [](StepResult& it) { it.sampled[0].top_count = 2; },
-                 "has 0 alternatives where its tokens say 2"}),
+        Nonsense{"AlternativesNobodyAskedFor",
+                 [](StepResult& it) {
+                   it.sampled[0].top_count = 2;
+                   it.top = {{1, -1}, {2, -1}};
+                 },
+                 "has 2 alternatives where 0 were asked for, at position 5 of sequence 1"},
+        Nonsense{"ScoresWithAlternativesNobodyAskedFor",
+                 [](StepResult& it) {
+                   it.scored[1].top_count = 1;
+                   it.top = {{1, -1}};
+                 },
+                 "has 1 alternatives where 0 were asked for, at position 2 of sequence 1"},
+        Nonsense{"AlternativesOfNoToken", [](StepResult& it) { it.top = {{1, -1}}; },
+                 "has 1 alternatives where its tokens say 0"}),
     [](const auto& info) { return info.param.name; });
 
 // The next replica numbers its blocks and prefixes as the lost one did.
@@ -173,13 +185,17 @@ TEST_F(EngineTest, AHitRememberedOnALostReplicaIsNotOneOnTheNext) {
 
 TEST_F(EngineTest, AlternativesFollowTheirTokens) {
   Ready();
-  Submit({1, 2, 3}, [](SubmitRequest& it) { it.prompt_logprobs = true; });
-  Submit({4, 5});
+  Submit({1, 2, 3}, [](SubmitRequest& it) {
+    it.prompt_logprobs = true;
+    it.sampling.logprobs = 1;
+  });
+  Submit({4, 5}, [](SubmitRequest& it) { it.sampling.logprobs = 2; });
   StepResult result = Answer(Plan());
   result.sampled[0].top_count = 1;
   result.sampled[1].top_count = 2;
+  result.scored[0].top_count = 1;
   result.scored[1].top_count = 1;
-  result.top = {{10, -1}, {20, -1}, {21, -2}, {30, -1}};
+  result.top = {{10, -1}, {20, -1}, {21, -2}, {30, -1}, {31, -1}};
   Send(StepCompleted{result});
   const TokensGenerated generated = Of<TokensGenerated>().at(0);
   std::vector<std::vector<TokenId>> alternatives;
@@ -191,7 +207,7 @@ TEST_F(EngineTest, AlternativesFollowTheirTokens) {
   }
   // The first request's two scores and its token, then the second's token.
   EXPECT_THAT(alternatives,
-              ElementsAre(ElementsAre(), ElementsAre(30), ElementsAre(10), ElementsAre(20, 21)));
+              ElementsAre(ElementsAre(30), ElementsAre(31), ElementsAre(10), ElementsAre(20, 21)));
 }
 
 TEST_F(EngineTest, AStartCarriesTheHistoryOnlyWhereItIsNeeded) {

@@ -170,6 +170,8 @@ void TraceRunner::NewEngine(const Command& command) {
   requests_.clear();
   names_.clear();
   sequence_names_.clear();
+  beam_counts_.clear();
+  top_counts_.clear();
   in_flight_.clear();
   epoch_ = 0;
 }
@@ -206,6 +208,11 @@ void TraceRunner::Submit(const Command& command) {
     event.deadline = now_ + absl::Milliseconds(command.Number("deadline_ms", 0));
   }
   event.sample_count = command.Number("n", 1);
+  if (command.values.contains("beams")) {
+    event.beams = BeamSearchParams{.width = command.Number("beams", 0),
+                                   .returned = command.Number("returned", 1)};
+    if (command.Has("early")) event.beams->early_stopping = EarlyStopping::kAlways;
+  }
   event.prompt_logprobs = command.Has("scores");
   event.no_cache = command.Has("no_cache");
   engine_->Handle(std::move(event), now_, actions_);
@@ -237,13 +244,45 @@ void TraceRunner::Complete(const Command& command) {
     if (command.Has(absl::StrCat("fail:", Name(row.sequence_id)))) {
       result.failed.push_back(row.sequence_id);
     } else if (row.samples) {
-      const uint32_t token = command.Number(Name(row.sequence_id), 9000 + end);
-      result.sampled.push_back({row.sequence_id, end, static_cast<TokenId>(token), 0, 0});
+      const std::string name = Name(row.sequence_id);
+      const auto top = Alternatives(top_counts_[row.sequence_id], command, name);
+      const uint32_t token = top.empty() ? command.Number(name, 9000 + end) : 0;
+      result.sampled.push_back({row.sequence_id, end, static_cast<TokenId>(token), 0,
+                                static_cast<uint32_t>(top.size())});
+      result.top.insert(result.top.end(), top.begin(), top.end());
     }
   }
   in_flight_.erase(plan);
   last_result_ = result;
   engine_->Handle(StepCompleted{std::move(result)}, now_, actions_);
+}
+
+std::vector<TokenLogprob> TraceRunner::Alternatives(uint32_t count, const Command& command,
+                                                    const std::string& name) {
+  std::vector<TokenLogprob> top;
+  for (uint32_t i = 1; i <= count; ++i) top.push_back({static_cast<TokenId>(i), -float(i)});
+  if (count == 0 || !command.values.contains(name)) return top;
+  auto next = top.begin();
+  for (const absl::string_view pair : absl::StrSplit(command.values.at(name), ',')) {
+    const std::vector<std::string> sides = absl::StrSplit(pair, ':');
+    CHECK(next != top.end() && absl::SimpleAtoi(sides.at(0), &next->token_id) &&
+          absl::SimpleAtof(sides.at(1), &next->logprob))
+        << pair;
+    next++->logprob *= -1;
+  }
+  return top;
+}
+
+void TraceRunner::NoteStart(const SequenceStart& start) {
+  top_counts_[start.sequence_id] = start.sampling.logprobs.value_or(0);
+  if (sequence_names_.contains(start.sequence_id)) return;
+  for (const auto& [name, id] : requests_) {
+    const auto record = engine_->FindRequest(id);
+    for (const SequenceRecord& it : record ? record->sequences : std::vector<SequenceRecord>()) {
+      if (it.sequence_id != start.sequence_id) continue;
+      sequence_names_[it.sequence_id] = absl::StrCat(name, "~", ++beam_counts_[name]);
+    }
+  }
 }
 
 std::string TraceRunner::Name(SequenceId sequence) const {
@@ -292,6 +331,7 @@ std::string TraceRunner::Print() {
         [&](auto& it) {
           using T = std::decay_t<decltype(it)>;
           if constexpr (std::is_same_v<T, SendPlan>) {
+            for (const SequenceStart& start : it.plan.starts) NoteStart(start);
             absl::StrAppend(&out, PrintPlan(it.plan));
             in_flight_.push_back(std::move(it.plan));
           } else if constexpr (std::is_same_v<T, RequestAdmitted>) {
@@ -314,7 +354,11 @@ std::string TraceRunner::Print() {
             if (engine_->FindRequest(it.request_id)->sample_count > 1) {
               absl::StrAppend(&out, "sequence ", names_.at(it.request_id), ".", it.sequence_index,
                               " ", FinishReasonName(it.reason), ", ", it.completion_token_count,
-                              " tokens\n");
+                              " tokens");
+              if (!it.tokens.empty()) {
+                absl::StrAppend(&out, " ", absl::StrJoin(it.tokens, ","), " score ", it.score);
+              }
+              absl::StrAppend(&out, "\n");
             }
           } else if constexpr (std::is_same_v<T, RequestFinished>) {
             absl::StrAppend(&out, "finished ", names_.at(it.request_id), " ",

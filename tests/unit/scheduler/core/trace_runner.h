@@ -8,18 +8,25 @@
 //   what it prints
 //
 // separated by blank lines; lines that start with # are comments. Commands (NAME names a request):
-//   engine [option=value …]                a new engine; options by their names in EngineOptions.
-//   prefix_match_unit is 256 unless given: prefixes are shared in whole blocks
-//   ready blocks=N block_size=S            its replica has a pool; the epoch is one more than
-//   before submit NAME prompt=RANGES [max=N] [priority=N] [salt=S] [stop=ID] [min=N]
-//   [deadline_ms=N] [client_id=S] [scores] [no_cache]
-//                                          RANGES: 0-47,1000-1006 are the token ids of the prompt
-//   plan                                   PlanNext once
-//   complete [step=N] [NAME=ID …]          the oldest step in flight (or N) is done; sampled tokens
-//   are 9000 + position unless given repeat                                 the last result comes
-//   once more refuse [step=N] | lose                 StepRefused, ReplicaLost cancel NAME
-//   [reason=R] [kept=N] | pause NAME | resume NAME | drain | reset | tick ms=N run [steps=N] plan
-//   and complete, at most N times (100) table NAME | queue | state | lookup prompt=RANGES [salt=S]
+//   engine [option=value …]        a new engine; options by their names in EngineOptions.
+//                                  prefix_match_unit is 256 unless given: prefixes are shared in
+//                                  whole blocks
+//   ready blocks=N block_size=S    its replica has a pool; the epoch is one more than before
+//   submit NAME prompt=RANGES [max=N] [priority=N] [salt=S] [stop=ID] [min=N] [deadline_ms=N]
+//          [client_id=S] [n=N] [beams=W [returned=N] [early]] [scores] [no_cache]
+//                                  RANGES: 0-47,1000-1006 are the token ids of the prompt
+//   plan                           PlanNext once
+//   complete [step=N] [NAME=ID …] [NAME=ID:SCORE,… …] [fail:NAME …]
+//                                  the oldest step in flight (or N) is done; sampled tokens are
+//                                  9000 + position unless given; alternatives of a beam, most
+//                                  likely first, are 1, 2, … with log-probabilities of -1, -2, …
+//                                  unless given, without the minus
+//   repeat                         the last result comes once more
+//   refuse [step=N] | lose         StepRefused, ReplicaLost
+//   cancel NAME [reason=R] | stop_string NAME [sequence=I] [kept=N] | pause NAME | resume NAME
+//   drain | reset | tick ms=N
+//   run [steps=N]                  plan and complete, at most N times (100)
+//   table NAME | queue | state | lookup prompt=RANGES [salt=S]
 // Invariants are checked after every command; a violation is printed, so no expectation can hold
 // it.
 
@@ -59,6 +66,10 @@ class TraceRunner {
   std::string Print();
   std::string PrintPlan(const StepPlan& plan) const;
   std::string Name(SequenceId sequence) const;
+  // Names a beam that is new, and remembers how many alternatives the sequence asks for.
+  void NoteStart(const SequenceStart& start);
+  static std::vector<TokenLogprob> Alternatives(uint32_t count, const Command& command,
+                                                const std::string& name);
 
   std::optional<Engine> engine_;
   absl::Time now_ = absl::UnixEpoch();
@@ -68,7 +79,9 @@ class TraceRunner {
   uint64_t epoch_ = 0;
   std::map<std::string, RequestId> requests_;
   std::map<RequestId, std::string> names_;
-  std::map<SequenceId, std::string> sequence_names_;
+  std::map<SequenceId, std::string> sequence_names_;  // later beams of a: a~1, a~2, …
+  std::map<std::string, uint32_t> beam_counts_;
+  std::map<SequenceId, uint32_t> top_counts_;
 };
 
 // The text of a trace with every expectation replaced by what the engine really prints.

@@ -282,7 +282,8 @@ TEST_F(MalformedPlanTest, EveryFaultIsNamedAndNothingChanges) {
        [](StepPlan& p) {
          p.starts[0].sampling.logit_bias = {{3, std::numeric_limits<float>::quiet_NaN()}};
        }},
-      {"logprobs of sequence 9 is 21", [](StepPlan& p) { p.starts[0].sampling.logprobs = 21; }},
+      {"logprobs of sequence 9 is 129; at most 128",
+       [](StepPlan& p) { p.starts[0].sampling.logprobs = 129; }},
       {"temperature -1", [](StepPlan& p) { p.starts[0].sampling.temperature = -1; }},
       {"top_p 0", [](StepPlan& p) { p.starts[0].sampling.top_p = 0; }},
       {"min_p 2", [](StepPlan& p) { p.starts[0].sampling.min_p = 2; }},
