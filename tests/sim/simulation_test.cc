@@ -108,6 +108,8 @@ TEST(SimulationTest, NoFaultLosesABlockATokenOrAnEnding) {
   EXPECT_GT(totals.counters.prefix_in_flight_hit_tokens, 0u);
   EXPECT_GT(totals.failures, 0u);
   EXPECT_GT(totals.beam_searches, 0u);
+  EXPECT_GT(totals.counters.preemptions, 0u);
+  EXPECT_GT(totals.tail_copies, 0u);
 }
 
 TEST(SimulationTest, ASeedReplaysExactly) {
