@@ -83,6 +83,8 @@ class Engine {
   std::optional<BlockTableRecord> BlockTableOf(RequestId request_id) const;
   // Blocks [first, first + limit) of the pool.
   std::vector<BlockRecord> ListBlocks(uint32_t first, uint32_t limit) const;
+  // The pool as at most `max_cells` cells. REQUIRES: max_cells >= 1.
+  PoolMap MapPool(uint32_t max_cells) const;
   // The blocks that nobody holds, the one that is reused first in front.
   std::vector<BlockId> ReuseOrder(uint32_t limit) const;
   PrefixLookup LookupPrefix(std::span<const TokenId> tokens, absl::string_view cache_salt) const;

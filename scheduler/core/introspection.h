@@ -164,6 +164,25 @@ struct BlockRecord {
   StepNumber valid_from;  // the step whose completion made its content valid; 0 unless indexed
 };
 
+// Neighbouring blocks of the pool, counted: free + cached + held are all of them.
+struct PoolCell {
+  uint32_t free_count = 0;
+  uint32_t cached_count = 0;
+  uint32_t held_count = 0;
+  uint32_t shared_count = 0;       // of the held: with more than one holder
+  std::optional<RequestId> owner;  // who holds most of the others
+
+  friend bool operator==(const PoolCell&, const PoolCell&) = default;
+};
+
+// The pool by block id, seen from so far that it has so many cells.
+struct PoolMap {
+  uint32_t blocks_per_cell = 0;  // of the last cell perhaps fewer
+  std::vector<PoolCell> cells;
+
+  friend bool operator==(const PoolMap&, const PoolMap&) = default;
+};
+
 struct PrefixLookup {
   uint32_t hit_token_count = 0;  // of the tokens asked about; at most all but the last
   std::vector<BlockId> blocks;   // in order; of the last one perhaps a part, which would be copied

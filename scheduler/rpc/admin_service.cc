@@ -19,13 +19,29 @@ constexpr uint32_t kDefaultPage = 100;
 constexpr uint32_t kMaxRequestPage = 1'000;
 constexpr uint32_t kMaxBlockPage = 10'000;
 constexpr uint32_t kDefaultSteps = 16;
+constexpr uint32_t kDefaultCells = 1'024;
+constexpr uint32_t kMaxCells = 65'536;
+
+// The value of `field`: 0 means `otherwise`.
+absl::StatusOr<uint32_t> SizeOr(const char* field, uint32_t given, uint32_t otherwise,
+                                uint32_t limit) {
+  if (given > limit) {
+    return wire::InvalidField(field,
+                              absl::StrCat(field, " is ", given, "; it must be at most ", limit));
+  }
+  return given == 0 ? otherwise : given;
+}
 
 absl::StatusOr<uint32_t> PageSize(uint32_t given, uint32_t limit) {
-  if (given > limit) {
-    return wire::InvalidField("page_size",
-                              absl::StrCat("page_size is ", given, "; it must be at most ", limit));
-  }
-  return given == 0 ? kDefaultPage : given;
+  return SizeOr("page_size", given, kDefaultPage, limit);
+}
+
+// Requests by arrival: their ids rise with it.
+std::vector<RequestRecord> InOrderOfArrival(std::vector<RequestRecord> records) {
+  std::sort(records.begin(), records.end(), [](const RequestRecord& a, const RequestRecord& b) {
+    return a.request_id < b.request_id;
+  });
+  return records;
 }
 
 // Page tokens are the last id of the page before, in decimal.
@@ -89,12 +105,9 @@ grpc::ServerUnaryReactor* AdminService::ListRequests(grpc::CallbackServerContext
     OCTAVO_ASSIGN_OR_RETURN(const uint32_t page_size,
                             PageSize(request->page_size(), kMaxRequestPage));
     OCTAVO_ASSIGN_OR_RETURN(const uint64_t after, PageStart(request->page_token()));
-    // Request ids rise with arrival, so the last id of a page stays a place in the order whatever
-    // ends meanwhile.
-    std::vector<RequestRecord> records = loop_->engine().ListRequests(0, UINT32_MAX);
-    std::sort(records.begin(), records.end(), [](const RequestRecord& a, const RequestRecord& b) {
-      return a.request_id < b.request_id;
-    });
+    // The last id of a page stays a place in the order of arrival, whatever ends meanwhile.
+    const std::vector<RequestRecord> records =
+        InOrderOfArrival(loop_->engine().ListRequests(0, UINT32_MAX));
     uint64_t last = 0;
     for (const RequestRecord& record : records) {
       if (record.request_id.value() <= after) continue;
@@ -185,6 +198,25 @@ grpc::ServerUnaryReactor* AdminService::ListBlocks(grpc::CallbackServerContext* 
         EncodeBlock(block, state.last_completed_step, *response->add_blocks());
       }
     }
+    return absl::OkStatus();
+  });
+}
+
+grpc::ServerUnaryReactor* AdminService::GetPoolMap(grpc::CallbackServerContext* context,
+                                                   const v1::GetPoolMapRequest* request,
+                                                   v1::GetPoolMapResponse* response) {
+  return AnswerOnLoop(context, loop_, [this, request, response]() -> absl::Status {
+    OCTAVO_RETURN_IF_ERROR(CheckReplica(request->replica_id(), request->layer_group()));
+    OCTAVO_ASSIGN_OR_RETURN(const uint32_t max_cells,
+                            SizeOr("max_cells", request->max_cells(), kDefaultCells, kMaxCells));
+    const Engine& engine = loop_->engine();
+    EncodePool(engine, *response->mutable_pool());
+    // Who holds blocks runs, and who runs is listed first.
+    std::vector<RequestRecord> holders =
+        InOrderOfArrival(engine.ListRequests(0, engine.State().running_sequences));
+    std::erase_if(holders, [](const RequestRecord& record) { return record.block_count == 0; });
+    if (holders.size() > kMaxRequestPage) holders.resize(kMaxRequestPage);
+    EncodePoolMap(engine.MapPool(max_cells), holders, clock_->Now(), *response);
     return absl::OkStatus();
   });
 }

@@ -43,6 +43,9 @@ class AdminService final : public v1::AdminService::CallbackService {
   grpc::ServerUnaryReactor* ListBlocks(grpc::CallbackServerContext* context,
                                        const v1::ListBlocksRequest* request,
                                        v1::ListBlocksResponse* response) override;
+  grpc::ServerUnaryReactor* GetPoolMap(grpc::CallbackServerContext* context,
+                                       const v1::GetPoolMapRequest* request,
+                                       v1::GetPoolMapResponse* response) override;
   grpc::ServerUnaryReactor* LookupPrefix(grpc::CallbackServerContext* context,
                                          const v1::LookupPrefixRequest* request,
                                          v1::LookupPrefixResponse* response) override;

@@ -1,5 +1,6 @@
 #include "scheduler/rpc/admin_views.h"
 
+#include "absl/container/flat_hash_map.h"
 #include "common/wire/step_codec.h"
 #include "scheduler/rpc/memory_plan.h"
 
@@ -47,6 +48,26 @@ void EncodeSequence(const RequestRecord& request, const SequenceRecord& record,
 
 }  // namespace
 
+void EncodePool(const Engine& engine, v1::PoolState& message) {
+  const SchedulerState state = engine.State();
+  message.set_replica_id(state.replica_id.value());
+  message.set_block_size(state.block_size);
+  message.set_block_count(state.capacity_blocks);
+  message.set_free_blocks(state.free_blocks);
+  message.set_cached_blocks(state.cached_blocks);
+  message.set_held_blocks(state.held_blocks);
+  message.set_shared_blocks(state.shared_blocks);
+  uint64_t held_tokens = 0;
+  // Running requests are listed first, and only they hold blocks.
+  for (const RequestRecord& record : engine.ListRequests(0, state.running_sequences)) {
+    held_tokens += record.computed_token_count;
+  }
+  message.set_held_tokens(held_tokens);
+  message.set_reserved_slots(state.waste.reserved);
+  message.set_internal_waste_slots(state.waste.internal);
+  message.set_external_waste_slots(state.waste.external);
+}
+
 void EncodeState(const Loop& loop, v1::GetSchedulerStateResponse& message) {
   const SchedulerState state = loop.engine().State();
   const EngineCounters& counters = state.counters;
@@ -64,23 +85,7 @@ void EncodeState(const Loop& loop, v1::GetSchedulerStateResponse& message) {
   if (const auto pool = loop.fleet().pool_plan())
     EncodePoolPlan(*pool, *replica.mutable_pool_plan());
   replica.set_kv_dtype(loop.fleet().kv_dtype());
-  v1::PoolState& pool = *message.add_pools();
-  pool.set_replica_id(state.replica_id.value());
-  pool.set_block_size(state.block_size);
-  pool.set_block_count(state.capacity_blocks);
-  pool.set_free_blocks(state.free_blocks);
-  pool.set_cached_blocks(state.cached_blocks);
-  pool.set_held_blocks(state.held_blocks);
-  pool.set_shared_blocks(state.shared_blocks);
-  uint64_t held_tokens = 0;
-  // Running requests are listed first, and only they hold blocks.
-  for (const RequestRecord& record : loop.engine().ListRequests(0, state.running_sequences)) {
-    held_tokens += record.computed_token_count;
-  }
-  pool.set_held_tokens(held_tokens);
-  pool.set_reserved_slots(state.waste.reserved);
-  pool.set_internal_waste_slots(state.waste.internal);
-  pool.set_external_waste_slots(state.waste.external);
+  EncodePool(loop.engine(), *message.add_pools());
   message.set_waiting_requests(state.waiting_requests);
   message.set_running_requests(state.running_sequences);
   message.set_paused_requests(state.paused_sequences);
@@ -129,6 +134,26 @@ void EncodeBlock(const BlockRecord& record, StepNumber completed, v1::BlockDescr
   message.set_indexed(record.indexed);
   if (record.parent) message.set_parent_block_id(record.parent->value());
   if (record.valid_from > completed) message.set_valid_from_step(record.valid_from.value());
+}
+
+void EncodePoolMap(const PoolMap& map, const std::vector<RequestRecord>& holders, absl::Time now,
+                   v1::GetPoolMapResponse& message) {
+  absl::flat_hash_map<RequestId, uint32_t> index_of;
+  for (const RequestRecord& record : holders) {
+    index_of.emplace(record.request_id, static_cast<uint32_t>(message.requests_size()));
+    EncodeRequest(record, nullptr, now, *message.add_requests());
+  }
+  message.set_blocks_per_cell(map.blocks_per_cell);
+  for (const PoolCell& cell : map.cells) {
+    v1::PoolCell& out = *message.add_cells();
+    out.set_free_blocks(cell.free_count);
+    out.set_cached_blocks(cell.cached_count);
+    out.set_held_blocks(cell.held_count);
+    out.set_shared_blocks(cell.shared_count);
+    if (!cell.owner) continue;
+    const auto owner = index_of.find(*cell.owner);
+    if (owner != index_of.end()) out.set_request_index(owner->second);
+  }
 }
 
 void EncodeStep(const StepRecord& record, bool with_tokens, v1::StepTraceEntry& message) {

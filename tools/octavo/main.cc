@@ -21,7 +21,8 @@ constexpr char kAbout[] =
     "  octavo generate [PROMPT]                           stream one answer (prompt from stdin "
     "without one)\n"
     "  octavo chat                                        talk over several turns\n"
-    "  octavo top                                         watch queue, pool and speed\n"
+    "  octavo top                                         watch queue, pool and speed; --pool: its "
+    "blocks\n"
     "  octavo capacity                                    what a KV pool would hold, offline\n"
     "\n"
     "`octavo COMMAND --help` lists the flags of one.\n";

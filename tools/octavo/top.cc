@@ -1,20 +1,30 @@
+#include <langinfo.h>
+#include <locale.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
+#include <cstdlib>
+#include <cstring>
 #include <iostream>
-#include <thread>
 
 #include "absl/flags/flag.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
 #include "absl/time/time.h"
 #include "common/wire/errors.h"
 #include "octavo/v1/admin_service.grpc.pb.h"
 #include "tools/octavo/client.h"
 #include "tools/octavo/commands.h"
+#include "tools/octavo/pool_view.h"
 
 ABSL_FLAG(absl::Duration, interval, absl::Seconds(1), "Time between two looks of `octavo top`.");
+ABSL_FLAG(
+    bool, pool, false,
+    "Show the KV pool: a picture of its blocks, who holds them, hit ratio and waste over time.");
 ABSL_FLAG(uint32_t, looks, 0, "Stop after this many looks; 0: until Ctrl-C.");
 
 namespace octavo::cli {
@@ -71,6 +81,53 @@ std::string Draw(const v1::GetSchedulerStateResponse& now,
   return out;
 }
 
+// What the terminal is now; 80 x 24 and plain where there is none.
+Screen ScreenNow(bool is_terminal) {
+  Screen screen;
+  if (!is_terminal) return screen;
+  winsize size{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 && size.ws_row > 0) {
+    screen.columns = size.ws_col;
+    screen.rows = size.ws_row;
+  }
+  const char* no_color = std::getenv("NO_COLOR");  // no-color.org
+  screen.color = no_color == nullptr || *no_color == '\0';
+  screen.unicode = std::strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
+  return screen;
+}
+
+// On a terminal in the place of what was shown before, without flicker.
+void Show(const std::string& text, bool is_terminal) {
+  if (!is_terminal) {
+    std::cout << text << std::flush;
+    return;
+  }
+  // Home; each line is erased before it is written, the rest at the end.
+  std::cout << "\x1b[H\x1b[K" << absl::StrReplaceAll(text, {{"\n", "\n\x1b[K"}}) << "\x1b[J"
+            << std::flush;
+}
+
+// SIGWINCH, which ends a Wait, is let in nowhere else, so that none is missed. REQUIRES: no other
+// thread yet.
+void HearOfResizes() {
+  struct sigaction heard = {};
+  heard.sa_handler = [](int) {};
+  sigaction(SIGWINCH, &heard, nullptr);
+  sigset_t resized;
+  sigemptyset(&resized);
+  sigaddset(&resized, SIGWINCH);
+  pthread_sigmask(SIG_BLOCK, &resized, nullptr);
+}
+
+// Until the next look, or until the terminal has another size.
+void Wait() {
+  const timespec interval =
+      absl::ToTimespec(std::max(absl::GetFlag(FLAGS_interval), absl::Milliseconds(1)));
+  sigset_t none;
+  sigemptyset(&none);
+  ppoll(nullptr, 0, &interval, &none);
+}
+
 }  // namespace
 
 int Top(const std::vector<std::string>& arguments) {
@@ -78,20 +135,36 @@ int Top(const std::vector<std::string>& arguments) {
     std::cerr << "octavo: top takes no arguments\n";
     return 2;
   }
+  HearOfResizes();
   const auto admin = v1::AdminService::NewStub(DialServer());
-  const bool terminal = isatty(STDOUT_FILENO) != 0;
+  const char* kind = std::getenv("TERM");
+  const bool is_terminal =
+      isatty(STDOUT_FILENO) != 0 && kind != nullptr && std::strcmp(kind, "dumb") != 0;
+  setlocale(LC_CTYPE, "");
   v1::GetSchedulerStateResponse before;
+  PoolHistory history;
   for (uint32_t look = 0; absl::GetFlag(FLAGS_looks) == 0 || look < absl::GetFlag(FLAGS_looks);
        ++look) {
-    if (look > 0)
-      std::this_thread::sleep_for(absl::ToChronoNanoseconds(absl::GetFlag(FLAGS_interval)));
-    v1::GetSchedulerStateResponse now;
+    if (look > 0) Wait();
+    PoolLook now;
     grpc::ClientContext context;
-    const grpc::Status status = admin->GetSchedulerState(&context, {}, &now);
+    grpc::Status status = admin->GetSchedulerState(&context, {}, &now.state);
+    const Screen screen = ScreenNow(is_terminal);
+    if (status.ok() && absl::GetFlag(FLAGS_pool)) {
+      v1::GetPoolMapRequest request;
+      request.set_max_cells(CellsOn(screen));
+      grpc::ClientContext map_context;
+      status = admin->GetPoolMap(&map_context, request, &now.map);
+    }
     if (!status.ok()) return Report(wire::FromGrpc(status));
-    if (terminal) std::cout << "\x1b[H\x1b[2J";  // home, clear
-    std::cout << Draw(now, look == 0 ? now : before) << std::flush;
-    before = std::move(now);
+    if (look == 0 && is_terminal) std::cout << "\x1b[2J";  // clear
+    if (absl::GetFlag(FLAGS_pool)) {
+      history.Add(now);
+      Show(DrawPool(now, history, screen), is_terminal);
+    } else {
+      Show(Draw(now.state, look == 0 ? now.state : before), is_terminal);
+    }
+    before = std::move(now.state);
   }
   return 0;
 }

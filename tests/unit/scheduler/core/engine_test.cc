@@ -3,6 +3,7 @@
 #include "scheduler/core/engine.h"
 
 #include <functional>
+#include <map>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -292,6 +293,43 @@ TEST_F(EngineTest, ACachedBlockKnowsItsParent) {
       engine_.LookupPrefix(std::vector<TokenId>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, "");
   EXPECT_EQ(found.hit_token_count, 9u);
   EXPECT_THAT(found.blocks, ElementsAre(BlockId(0), BlockId(1), BlockId(2)));
+}
+
+// The reference counts again, from the views of single blocks and tables.
+TEST_F(EngineTest, TheMapOfThePoolCountsEveryBlockOnceHoweverManyCellsItHas) {
+  EXPECT_EQ(engine_.MapPool(5), PoolMap());
+  Ready();
+  Submit({1, 2, 3, 4, 5, 6, 7, 8, 9}, [](SubmitRequest& it) { it.max_tokens = 1; });
+  Send(StepCompleted{Answer(Plan())});
+  const RequestId a = Submit({1, 2, 3, 4, 5, 6, 7, 8, 20, 21});
+  const RequestId b = Submit({1, 2, 3, 4, 30, 31, 32, 33, 34});
+  Send(StepCompleted{Answer(Plan())});
+  for (uint32_t max_cells = 1; max_cells <= 20; ++max_cells) {
+    const PoolMap map = engine_.MapPool(max_cells);
+    ASSERT_LE(map.cells.size(), max_cells);
+    for (uint32_t i = 0; i < map.cells.size(); ++i) {
+      PoolCell cell;
+      std::map<RequestId, uint32_t> owned;
+      for (const BlockRecord& block :
+           engine_.ListBlocks(i * map.blocks_per_cell, map.blocks_per_cell)) {
+        cell.free_count += block.state == BlockState::kFree;
+        cell.cached_count += block.state == BlockState::kCached;
+        cell.held_count += block.state == BlockState::kHeld;
+        cell.shared_count += block.reference_count > 1;
+        for (const RequestId id : {a, b}) {
+          const BlockTableRecord table = engine_.BlockTableOf(id).value();
+          for (const BlockTableEntry& entry : table.entries)
+            owned[id] += entry.block == block.block && block.reference_count == 1;
+        }
+      }
+      if (owned[a] + owned[b] > 0) cell.owner = owned[a] >= owned[b] ? a : b;
+      EXPECT_EQ(map.cells[i], cell) << "cell " << i << " of " << max_cells;
+    }
+  }
+  const PoolMap whole = engine_.MapPool(1);
+  EXPECT_EQ(whole.blocks_per_cell, 16u);
+  EXPECT_GT(whole.cells[0].shared_count, 0u);
+  EXPECT_GT(whole.cells[0].cached_count, 0u);
 }
 
 TEST_F(EngineTest, TheStepTraceKeepsTheLastPlansAndWhatBecameOfThem) {
