@@ -4,6 +4,7 @@
 // prompt token whose KV was found. `tools/dev bench prefix`.
 //
 //   prefix_bench --trace FILE [--name NAME] [--published BLOCKS:PERCENT,…] [--log FILE] [--quick]
+//   prefix_bench --conversations TURNS [--quick]     (a workload made up on the spot)
 //
 // FILE says which prompts begin alike by an id for every 512 tokens (trace_file.h); sizes are in
 // blocks of as many, and `unlimited` is as many as the trace has ids. A block of the engine holds
@@ -31,9 +32,11 @@
 #include <variant>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "common/random.h"
 #include "glog/logging.h"
 #include "nlohmann/json.hpp"
 #include "scheduler/core/engine.h"
@@ -117,6 +120,35 @@ uint32_t CachedTokens(Engine& engine, RequestId id, std::vector<TokenId> prompt)
   return cached;
 }
 
+// So many turns of conversations: each turn either begins one, after one of eight system prompts,
+// or sends an earlier prompt again with more behind it, a recent one rather than an old one.
+Trace Conversations(uint32_t turns) {
+  Trace trace;
+  uint32_t draws = 0, last_id = 0;
+  const auto draw = [&draws](uint32_t limit) {
+    return static_cast<uint32_t>(Mix64(draws++) % limit);
+  };
+  Trace system_prompts(8);
+  for (RequestPrefix& prompt : system_prompts) {
+    prompt.prompt_tokens = kTraceBlockTokens * (1 + draw(6));
+    while (prompt.block_ids.size() * kTraceBlockTokens < prompt.prompt_tokens)
+      prompt.block_ids.push_back(++last_id);
+  }
+  while (trace.size() < turns) {
+    const uint32_t age = draw(1 + draw(1 + draw(turns)));
+    RequestPrefix request =
+        age < trace.size() ? trace[trace.size() - 1 - age] : system_prompts[draw(8)];
+    // A block that was part-filled is another one when more is in it.
+    request.block_ids.resize(request.prompt_tokens / kTraceBlockTokens);
+    request.prompt_tokens += 1 + draw(8 * kTraceBlockTokens);
+    if (request.prompt_tokens > 128 * kTraceBlockTokens) continue;
+    while (request.block_ids.size() * kTraceBlockTokens < request.prompt_tokens)
+      request.block_ids.push_back(++last_id);
+    trace.push_back(std::move(request));
+  }
+  return trace;
+}
+
 uint64_t PromptTokens(const Trace& trace) {
   uint64_t count = 0;
   for (const RequestPrefix& request : trace) count += request.prompt_tokens;
@@ -168,6 +200,7 @@ uint32_t DistinctIds(const Trace& trace) {
 
 struct Options {
   std::string trace, name, log;
+  uint32_t conversation_turns = 0;       // instead of a trace
   std::map<uint32_t, double> published;  // percent, by size
   bool quick = false;
 };
@@ -247,6 +280,9 @@ int Main(int argc, char** argv) {
     const char* value = i + 1 < argc ? argv[++i] : "";
     if (flag == "--trace") {
       options.trace = value;
+    } else if (flag == "--conversations") {
+      options.name = "conversations";
+      valid &= absl::SimpleAtoi(value, &options.conversation_turns);
     } else if (flag == "--name") {
       options.name = value;
     } else if (flag == "--log") {
@@ -257,14 +293,17 @@ int Main(int argc, char** argv) {
       valid = false;
     }
   }
-  if (!valid || options.trace.empty()) {
+  if (!valid || options.trace.empty() == (options.conversation_turns == 0)) {
     std::fprintf(stderr,
-                 "usage: prefix_bench --trace FILE [--name NAME] [--log FILE] [--quick]\n"
+                 "usage: prefix_bench --trace FILE | --conversations TURNS\n"
+                 "                    [--name NAME] [--log FILE] [--quick]\n"
                  "                    [--published BLOCKS:PERCENT,…]  (BLOCKS: unlimited or one of "
                  "the sizes printed)\n");
     return 2;
   }
-  const auto trace = cli::ReadPrefixTraceFile(options.trace);
+  const auto trace = options.trace.empty()
+                         ? absl::StatusOr<Trace>(Conversations(options.conversation_turns))
+                         : cli::ReadPrefixTraceFile(options.trace);
   if (!trace.ok()) {
     std::fprintf(stderr, "prefix_bench: %s\n", std::string(trace.status().message()).c_str());
     return 2;
