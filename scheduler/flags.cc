@@ -235,8 +235,7 @@ absl::StatusOr<SchedulerConfig> ConfigFromFlags() {
     config.context_length = absl::GetFlag(FLAGS_context_length);
   config.limits = {.min_priority = absl::GetFlag(FLAGS_min_priority),
                    .max_priority = absl::GetFlag(FLAGS_max_priority),
-                   .max_sequences = engine.max_sequences,
-                   .max_beam_width = 1};  // until the engine searches
+                   .max_sequences = engine.max_sequences};
   config.log_prompts = absl::GetFlag(FLAGS_log_prompts);
   config.kv_event_tokens = absl::GetFlag(FLAGS_kv_event_tokens);
   config.drain_timeout = absl::GetFlag(FLAGS_drain_timeout);

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/beam_search_params.h"
 #include "common/sampling_params.h"
 #include "common/status.h"
 #include "common/wire/errors.h"
@@ -91,8 +92,7 @@ absl::StatusOr<RequestedSequences> ParseSequences(const v1::GenerateRequest& req
   const uint32_t n = request.has_n() ? request.n() : 1;
   const uint32_t width = request.has_beam_width() ? request.beam_width() : 1;
   OCTAVO_RETURN_IF_ERROR(CheckCount("n", n, kMaxSamples, limits.max_sequences));
-  OCTAVO_RETURN_IF_ERROR(
-      CheckCount("beam_width", width, limits.max_beam_width, limits.max_sequences));
+  OCTAVO_RETURN_IF_ERROR(CheckCount("beam_width", width, kMaxBeamWidth, limits.max_sequences));
   OCTAVO_ASSIGN_OR_RETURN(const EarlyStopping early_stopping,
                           ParseEarlyStopping(request.early_stopping()));
   if (width == 1) {

@@ -41,7 +41,6 @@ struct BorderLimits {
   int32_t min_priority = 0;
   int32_t max_priority = 100;
   uint32_t max_sequences = 256;  // running at once: samples or beams of one request too
-  uint32_t max_beam_width = kMaxBeamWidth;
 };
 
 // Everything of a submission but request id, sink and deadline. `drawn_seed` is used when the
