@@ -19,4 +19,10 @@ constexpr uint64_t PoolBudgetBytes(uint64_t memory_bytes, double utilization, ui
   return budget > used_bytes ? budget - used_bytes : 0;
 }
 
+// How many requests of full length a pool holds at once, parts of one counted. REQUIRES:
+// blocks_each >= 1.
+constexpr double FullLengthConcurrency(uint64_t block_count, uint64_t blocks_each) {
+  return static_cast<double>(block_count) / static_cast<double>(blocks_each);
+}
+
 }  // namespace octavo

@@ -43,7 +43,8 @@ ABSL_FLAG(double, memory_utilization, 0,
 ABSL_FLAG(std::string, kv_dtype, "",
           "Element type of the KV cache: f16 or bf16. Empty: the worker's default.");
 ABSL_FLAG(uint32_t, context_length, 0,
-          "Most tokens of prompt and completion together. 0: the model's.");
+          "Most tokens of prompt and completion together; a pool that cannot hold as many is "
+          "refused. 0: the model's, or what the pool holds if that is less.");
 ABSL_FLAG(uint32_t, max_step_tokens, 2048,
           "Tokens a step computes, decodes and prefill chunks together.");
 ABSL_FLAG(uint32_t, long_prefill_token_limit, 512,

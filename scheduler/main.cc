@@ -116,6 +116,7 @@ class Scheduler {
             ": it must be at most the model's, " + std::to_string(model->config.context_length));
       }
       model->config.context_length = *config.context_length;
+      config.loop.fleet.context_length_asked = true;
     }
     config.loop.engine.context_length = model->config.context_length;
     config.loop.engine.vocab_size = model->config.vocab_size;

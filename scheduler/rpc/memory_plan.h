@@ -45,6 +45,7 @@ inline void EncodePoolPlan(const PoolPlan& pool, v1::PoolPlan& message) {
   message.set_token_count(pool.token_count);
   message.set_full_length_tokens(pool.full_length_tokens);
   message.set_full_length_requests(pool.full_length_requests);
+  message.set_full_length_concurrency(pool.full_length_concurrency);
   message.set_sized_by(pool.sized_by);
 }
 

@@ -161,6 +161,11 @@ void Fleet::OnModelLoaded(LinkId link, const absl::StatusOr<LoadedModel>& loaded
   link_->loaded = *loaded;
   link_->pool = MakePoolPlan(options_.pool_size, loaded->memory_plan, *block_count, link_->layout,
                              options_.context_length, options_.max_sequences);
+  if (options_.context_length_asked) {
+    const absl::Status holds =
+        CheckHoldsOne(link_->pool, loaded->memory_plan, link_->layout, options_.context_length);
+    if (!holds.ok()) return Lose(holds, now, &events);
+  }
   last_epoch_ = std::max(last_epoch_ + 1,
                          static_cast<uint64_t>(std::max<int64_t>(0, absl::ToUnixMillis(now))));
   link_->epoch = Epoch(last_epoch_);

@@ -41,6 +41,7 @@ struct FleetOptions {
   PoolSize pool_size;
   uint32_t max_pool_blocks = kMaxPoolBlocks;  // a worker that offers more serves this many
   uint32_t context_length = 0;                // tokens of the longest request
+  bool context_length_asked = false;          // so that a pool which holds no such one is refused
   uint32_t max_step_tokens = 0;
   uint32_t max_sequences = 0;
   // A plan unanswered for this long, times 1 + tokens / kStepDeadlineTokens, means a hung worker.

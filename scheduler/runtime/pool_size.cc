@@ -91,23 +91,39 @@ absl::StatusOr<uint32_t> ChooseBlockCount(const PoolSize& size, const MemoryPlan
 
 PoolPlan MakePoolPlan(const PoolSize& size, const MemoryPlan& plan, uint32_t block_count,
                       const KvLayout& layout, uint32_t context_length, uint32_t max_sequences) {
-  const uint32_t blocks_each = std::max(layout.BlocksFor(context_length), 1u);
+  const uint64_t tokens = uint64_t{block_count} * layout.block_size;
+  const auto longest = static_cast<uint32_t>(std::min<uint64_t>(context_length, tokens));
+  const uint32_t blocks_each = std::max(layout.BlocksFor(longest), 1u);
   return {.block_count = block_count,
           .pool_bytes = uint64_t{block_count} * plan.bytes_per_block,
-          .token_count = uint64_t{block_count} * layout.block_size,
-          .full_length_tokens = context_length,
+          .token_count = tokens,
+          .full_length_tokens = longest,
           .full_length_requests = std::min(block_count / blocks_each, max_sequences),
+          .full_length_concurrency = FullLengthConcurrency(block_count, blocks_each),
           .sized_by = AskedFor(size)};
 }
 
+absl::Status CheckHoldsOne(const PoolPlan& pool, const MemoryPlan& plan, const KvLayout& layout,
+                           uint32_t context_length) {
+  const uint64_t needed = layout.BlocksFor(context_length);
+  if (needed <= pool.block_count) return absl::OkStatus();
+  std::string raise;
+  if (needed <= plan.max_block_count)
+    raise = absl::StrCat(", or make a pool of --num_blocks=", needed);
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "--context_length=", context_length, " takes ", needed, " blocks of ", layout.block_size,
+      "; the pool (", pool.sized_by, ") has ", pool.block_count, ", and at most ",
+      plan.max_block_count, " fit: lower it to --context_length=", pool.token_count, raise));
+}
+
 std::string DescribeMemory(const MemoryPlan& plan, const PoolPlan& pool, const KvLayout& layout) {
-  return absl::StrCat("weights ", FormatBytes(plan.weight_bytes), " and ",
-                      FormatBytes(plan.file_backed_bytes), " in place, activations ",
-                      FormatBytes(plan.activation_bytes), ", pool ", FormatBytes(pool.pool_bytes),
-                      " (", pool.sized_by, "): ", pool.block_count, " blocks of ",
-                      layout.block_size, ", ", pool.token_count, " tokens, ",
-                      pool.full_length_requests, " requests at once of ", pool.full_length_tokens,
-                      " tokens; at most ", plan.max_block_count, " blocks fit");
+  return absl::StrCat(
+      "weights ", FormatBytes(plan.weight_bytes), " and ", FormatBytes(plan.file_backed_bytes),
+      " in place, activations ", FormatBytes(plan.activation_bytes), ", pool ",
+      FormatBytes(pool.pool_bytes), " (", pool.sized_by, "): ", pool.block_count, " blocks of ",
+      layout.block_size, ", ", pool.token_count, " tokens, ",
+      absl::StrFormat("%.2f", pool.full_length_concurrency), " requests at once of ",
+      pool.full_length_tokens, " tokens; at most ", plan.max_block_count, " blocks fit");
 }
 
 }  // namespace octavo

@@ -30,9 +30,11 @@ struct PoolPlan {
   uint32_t block_count = 0;
   uint64_t pool_bytes = 0;  // on each rank
   uint64_t token_count = 0;
-  uint32_t full_length_tokens = 0;    // of a request as long as the model and its flags allow
-  uint32_t full_length_requests = 0;  // of these at once
-  std::string sized_by;               // "--kv_memory=2147483648"; "the worker's default"
+  // Of a request as long as the model, its flags and the pool allow.
+  uint32_t full_length_tokens = 0;
+  uint32_t full_length_requests = 0;   // of these at once
+  double full_length_concurrency = 0;  // the same in the blocks alone, parts of a request counted
+  std::string sized_by;                // "--kv_memory=2147483648"; "the worker's default"
 
   friend bool operator==(const PoolPlan&, const PoolPlan&) = default;
 };
@@ -43,12 +45,18 @@ struct PoolPlan {
 absl::StatusOr<uint32_t> ChooseBlockCount(const PoolSize& size, const MemoryPlan& plan,
                                           uint32_t max_blocks);
 
-// REQUIRES: block_count is what ChooseBlockCount gave for `size` and `plan`.
+// REQUIRES: block_count is what ChooseBlockCount gave for `size` and `plan`, at least 1.
 PoolPlan MakePoolPlan(const PoolSize& size, const MemoryPlan& plan, uint32_t block_count,
                       const KvLayout& layout, uint32_t context_length, uint32_t max_sequences);
 
+// ResourceExhausted, with the numbers and the flags to change, where not even one request of
+// `context_length` tokens fits: for a length that an operator asked for. A model's own is no
+// promise: what does not fit the pool is refused request by request.
+absl::Status CheckHoldsOne(const PoolPlan& pool, const MemoryPlan& plan, const KvLayout& layout,
+                           uint32_t context_length);
+
 // One line for the log: "weights 98.30 MiB and 29.90 MiB in place, activations …; pool 1.00 GiB
-// (…): 2912 blocks of 16, 46592 tokens, 5 requests at once of 8192; at most … blocks fit".
+// (…): 2912 blocks of 16, 46592 tokens, 5.69 requests at once of 8192; at most … blocks fit".
 std::string DescribeMemory(const MemoryPlan& plan, const PoolPlan& pool, const KvLayout& layout);
 
 }  // namespace octavo

@@ -79,7 +79,7 @@ def test_capacity_plans_from_a_model_file():
     assert run.returncode == 0, run.stderr
     assert "23040 bytes of KV in f16" in run.stdout
     assert "1024 blocks of 16: 16384 tokens" in run.stdout
-    assert "16 requests at full length" in run.stdout
+    assert "16 requests at full length (16.00 in the blocks)" in run.stdout
     assert "bound by     KV memory" in run.stdout
 
 

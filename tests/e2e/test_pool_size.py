@@ -45,7 +45,7 @@ def test_kv_memory_makes_the_pool_that_capacity_plans_and_the_log_prints_it(fold
         assert agreed(pool) == capacity("--kv_memory", "100MiB", "--max_model_len", "1024") == (284, 284 * 16, 4)
         line = re.search(r"memory: .*", server.process.text())[0]
         assert "weights " in line and "activations " in line
-        assert "pool 99.84 MiB (--kv_memory=104857600): 284 blocks of 16, 4544 tokens, 4 requests at once of 1024 tokens" in line
+        assert "pool 99.84 MiB (--kv_memory=104857600): 284 blocks of 16, 4544 tokens, 4.44 requests at once of 1024 tokens" in line
         assert f"at most {memory.max_block_count} blocks fit" in line
         assert Completion(server.generate("Hello", max_tokens=2)).error is None
     finally:
@@ -66,10 +66,33 @@ def test_memory_utilization_makes_the_pool_that_capacity_plans(folder):
         memory, pool = replica(server)
         used = memory.weight_bytes + memory.file_backed_bytes
         assert agreed(pool) == capacity("--memory", str(memory.total_bytes), "--memory_utilization", share, "--weights", str(used),
-                                        "--activations", str(memory.activation_bytes), "--block_size", "32")
+                                        "--activations", str(memory.activation_bytes), "--block_size", "32",
+                                        "--max_model_len", str(pool.full_length_tokens))
         assert pool.sized_by.startswith("--memory_utilization=0.")
     finally:
         assert server.stop() == 0, server.process.text()
+
+
+def test_a_length_asked_for_that_the_pool_cannot_hold_is_refused_and_the_models_own_is_fitted(folder):
+    server = Server(folder, "--num_blocks=32")
+    try:
+        pool = replica(server)[1]
+        assert (pool.full_length_tokens, pool.full_length_requests, pool.full_length_concurrency) == (512, 1, 1.0)
+        assert Completion(server.generate("Hello", max_tokens=2)).error is None
+    finally:
+        assert server.stop() == 0, server.process.text()
+    ready = folder / "short.json"
+    short = Process(folder, "octavo-scheduler", "--model", MODEL, "--listen", "127.0.0.1:0", "--metrics_listen=", "--ready_file", ready,
+                    "--num_blocks=32", "--context_length=8192")
+    worker = None
+    try:
+        worker = Process(folder, "octavo-worker", "--model", MODEL, "--scheduler", await_ready(short, ready)["listen"])
+        text = wait_until(lambda: re.search(r"lost: RESOURCE_EXHAUSTED: .*", short.text()), f"a refusal:\n{short.text()}")[0]
+        assert "--context_length=8192 takes 512 blocks of 16; the pool (--num_blocks=32) has 32" in text, text
+        assert "lower it to --context_length=512, or make a pool of --num_blocks=512" in text, text
+    finally:
+        codes = [process.stop() for process in (worker, short) if process is not None]
+    assert codes == [0, 0]
 
 
 def test_the_workers_default_is_said_to_be_one(server):

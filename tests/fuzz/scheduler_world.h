@@ -54,8 +54,8 @@ class SchedulerWorld {
     CHECK(loop.fleet().ready());
   }
 
-  // A request of `prompt_tokens` tokens; its end of the stream. Requests of different names share no
-  // blocks.
+  // A request of `prompt_tokens` tokens; its end of the stream. Requests of different names share
+  // no blocks.
   std::shared_ptr<FakeSink> Submit(const std::string& name, uint32_t prompt_tokens,
                                    std::optional<uint32_t> max_tokens = std::nullopt) {
     Submission submission;

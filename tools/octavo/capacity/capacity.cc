@@ -159,7 +159,8 @@ void PrintPlan(const ModelShape& model, const Deployment& deployment, const Capa
   std::cout << absl::StrFormat("a pool of %s\n", FormatBytes(plan.pool_bytes));
   std::cout << absl::StrFormat("the pool     %u blocks of %u: %u tokens\n", plan.block_count,
                                deployment.block_size, plan.token_count);
-  std::cout << absl::StrFormat("at once      %u requests at full length", plan.full_requests);
+  std::cout << absl::StrFormat("at once      %u requests at full length (%.2f in the blocks)",
+                               plan.full_requests, plan.full_concurrency);
   if (deployment.tokens_per_request != deployment.max_model_len) {
     std::cout << absl::StrFormat(", %u of %u tokens", plan.usual_requests,
                                  deployment.tokens_per_request);

@@ -109,6 +109,7 @@ absl::StatusOr<Capacity> PlanCapacity(const ModelShape& model, const Deployment&
   const uint64_t usual_blocks = CeilDivide(deployment.tokens_per_request, deployment.block_size);
   const uint64_t limit = deployment.max_sequences;
   plan.full_requests = std::min(plan.block_count / full_blocks, limit);
+  plan.full_concurrency = FullLengthConcurrency(plan.block_count, full_blocks);
   plan.usual_requests = std::min(plan.block_count / usual_blocks, limit);
   plan.bound = plan.block_count < full_blocks ? CapacityBound::kContextLimit
                : plan.usual_requests == limit ? CapacityBound::kMaxSequences

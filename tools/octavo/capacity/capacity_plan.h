@@ -49,8 +49,9 @@ struct Capacity {
   uint64_t pool_bytes = 0;
   uint64_t block_count = 0;
   uint64_t token_count = 0;
-  uint64_t full_requests = 0;                      // at once, each of max_model_len
-  uint64_t usual_requests = 0;                     // at once, each of tokens_per_request
+  uint64_t full_requests = 0;   // at once, each of max_model_len
+  double full_concurrency = 0;  // the same in the blocks alone, parts of a request counted
+  uint64_t usual_requests = 0;  // at once, each of tokens_per_request
   CapacityBound bound = CapacityBound::kKvMemory;  // of the usual requests
 };
 

@@ -120,6 +120,26 @@ TEST_F(FleetTest, RefusesANumberOfBlocksThatDoesNotFit) {
   EXPECT_THAT(fleet.workers().at("a").detail, HasSubstr("at most 128 blocks"));
 }
 
+TEST_F(FleetTest, RefusesAPoolThatHoldsNoRequestOfTheLengthAskedFor) {
+  for (const bool asked : {true, false}) {
+    FleetOptions options = Options();
+    options.pool_size.block_count = 3;
+    options.context_length = 4 * options.layout.block_size;
+    options.context_length_asked = asked;
+    Fleet fleet(options, &dialer_, this);
+    ASSERT_TRUE(Register(fleet, SmallWorker("a")).ok());
+    fleet.OnModelLoaded(dialer_.last().id, SmallLoadedModel(64), now_, events_);
+    if (asked) {
+      EXPECT_TRUE(dialer_.last().starts.empty());
+      EXPECT_THAT(fleet.workers().at("a").detail,
+                  testing::AllOf(HasSubstr("takes 4 blocks"), HasSubstr("(--num_blocks=3) has 3")));
+    } else {
+      EXPECT_EQ(dialer_.last().starts.size(), 1u);
+      EXPECT_EQ(fleet.pool_plan()->full_length_tokens, 3 * options.layout.block_size);
+    }
+  }
+}
+
 // The scheduler's own memory does not depend on what a worker claims to have.
 TEST_F(FleetTest, TakesNoMoreBlocksThanItsLimitWhateverAWorkerOffers) {
   FleetOptions options = Options();

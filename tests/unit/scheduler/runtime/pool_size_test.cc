@@ -119,12 +119,54 @@ TEST(PoolSizeTest, APlanSaysWhatThePoolHolds) {
                             .token_count = 528,
                             .full_length_tokens = 100,
                             .full_length_requests = 4,  // of 7 blocks
+                            .full_length_concurrency = 33.0 / 7,
                             .sized_by = "--num_blocks=33"}));
   EXPECT_EQ(MakePoolPlan(size, Plan(), 33, layout, 100, 3).full_length_requests, 3u);
-  EXPECT_EQ(DescribeMemory(Plan(), pool, layout),
-            "weights 15.00 MiB and 5.00 MiB in place, activations 4.00 MiB, pool 33.00 MiB "
-            "(--num_blocks=33): 33 blocks of 16, 528 tokens, 4 requests at once of 100 tokens; at "
-            "most 60 blocks fit");
+  EXPECT_EQ(
+      DescribeMemory(Plan(), pool, layout),
+      "weights 15.00 MiB and 5.00 MiB in place, activations 4.00 MiB, pool 33.00 MiB "
+      "(--num_blocks=33): 33 blocks of 16, 528 tokens, 4.71 requests at once of 100 tokens; at "
+      "most 60 blocks fit");
+}
+
+const KvLayout kLayout{.block_size = 16, .layer_count = 1, .kv_head_count = 1, .head_dim = 1};
+
+PoolPlan PlanOf(uint32_t block_count, uint32_t context_length) {
+  return MakePoolPlan({.block_count = block_count}, Plan(), block_count, kLayout, context_length,
+                      /*max_sequences=*/256);
+}
+
+// Row 68 of the published scenarios.
+TEST(PoolSizeTest, ConcurrencyAtFullLengthCountsPartsOfARequest) {
+  const PoolPlan pool = PlanOf(1536, 16'384);
+  EXPECT_EQ(pool.full_length_concurrency, 1.5);
+  EXPECT_EQ(pool.full_length_requests, 1u);
+  EXPECT_EQ(PlanOf(1023, 16'384).full_length_concurrency, 1.0);  // what the pool holds, once
+  // Not bounded by max_sequences: the blocks alone.
+  EXPECT_EQ(MakePoolPlan({}, Plan(), 1536, kLayout, 16, 2).full_length_concurrency, 1536);
+}
+
+// Row 67: a length that was asked for is refused, the model's own is fitted.
+TEST(PoolSizeTest, ALengthThatThePoolCannotHoldIsRefusedIfAskedForAndElseFitted) {
+  const PoolPlan pool = PlanOf(32, 16'384);
+  EXPECT_EQ(pool.full_length_tokens, 512u);
+  EXPECT_EQ(pool.full_length_requests, 1u);
+  MemoryPlan memory = Plan();
+  memory.max_block_count = 1024;
+  const absl::Status refused = CheckHoldsOne(pool, memory, kLayout, 16'384);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(refused.message(),
+            "--context_length=16384 takes 1024 blocks of 16; the pool (--num_blocks=32) has 32, "
+            "and at most 1024 fit: lower it to --context_length=512, or make a pool of "
+            "--num_blocks=1024");
+  // What the complaint names fits, and one token more does not.
+  EXPECT_TRUE(CheckHoldsOne(pool, memory, kLayout, 512).ok());
+  EXPECT_FALSE(CheckHoldsOne(pool, memory, kLayout, 513).ok());
+  EXPECT_TRUE(CheckHoldsOne(PlanOf(1024, 16'384), memory, kLayout, 16'384).ok());
+  // No pool is proposed that the memory does not hold.
+  memory.max_block_count = 1023;
+  EXPECT_THAT(std::string(CheckHoldsOne(pool, memory, kLayout, 16'384).message()),
+              testing::EndsWith("lower it to --context_length=512"));
 }
 
 }  // namespace
