@@ -10,6 +10,7 @@
 #include "common/status.h"
 #include "common/status_reason.h"
 #include "glog/logging.h"
+#include "scheduler/core/prefix_scope.h"
 
 namespace octavo {
 namespace {
@@ -197,7 +198,7 @@ void Engine::On(SubmitRequest event, absl::Time now, Actions& actions) {
   auto request = std::make_unique<Request>(Request{
       .id = event.request_id,
       .client_request_id = std::move(event.client_request_id),
-      .prefix_scope = std::move(event.cache_salt),
+      .prefix_scope = PrefixScope(event.cache_salt),
       .prompt_logprobs = event.prompt_logprobs,
       .no_cache = event.no_cache,
       .deadline = event.deadline,

@@ -5,6 +5,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "scheduler/core/engine.h"
+#include "scheduler/core/prefix_scope.h"
 
 namespace octavo {
 
@@ -237,7 +238,7 @@ std::vector<BlockId> Engine::ReuseOrder(uint32_t limit) const {
 PrefixLookup Engine::LookupPrefix(std::span<const TokenId> tokens,
                                   absl::string_view cache_salt) const {
   if (!replica_) return {};
-  PrefixHit hit = replica_->ledger.FindPrefix(tokens, cache_salt);
+  PrefixHit hit = replica_->ledger.FindPrefix(tokens, PrefixScope(cache_salt));
   if (hit.run.token_count > 0) hit.blocks.push_back(hit.run.block);
   return {hit.token_count, std::move(hit.blocks)};
 }

@@ -9,7 +9,7 @@
 // one block at a time and stops where nothing matches. The hash only *finds*: what confirms is the
 // stored tokens and the parent's node. A node is a number given to a distinct prefix when its first
 // block enters and never used again, so by induction an equal node means equal tokens from the
-// start, whatever the hash did. The scope (cache salt; later the adapter) chooses the root under
+// start, whatever the hash did. The scope (prefix_scope.h) chooses the root under
 // which the first block stands, and is compared as a string.
 //
 // Two sequences may have computed the same prefix: then several blocks share a node. The one that

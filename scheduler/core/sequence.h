@@ -68,7 +68,7 @@ struct BeamGroup {
 struct Request {
   RequestId id;
   std::string client_request_id;
-  std::string prefix_scope;  // the cache salt
+  std::string prefix_scope;  // PrefixScope of the cache salt
   bool prompt_logprobs = false;
   bool no_cache = false;
   absl::Time deadline = absl::InfiniteFuture();

@@ -298,6 +298,7 @@ absl::StatusOr<Submission> ParseGenerate(const v1::GenerateRequest& request,
   }
   engine_request.max_tokens = session.max_tokens;
   engine_request.cache_salt = request.cache_salt();
+  engine_request.no_cache = request.no_cache();
   engine_request.priority = request.priority();
   engine_request.prompt_logprobs = request.echo() && sampling.logprobs.has_value();
   engine_request.sampling = std::move(sampling);

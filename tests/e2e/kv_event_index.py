@@ -16,10 +16,11 @@ def mix(x):
 
 
 def scope_digest(salt):
+    scope = b"s" + salt.encode()
     digest = 0
-    for byte in salt.encode():
+    for byte in scope:
         digest = mix(digest ^ byte)
-    return mix(digest ^ len(salt.encode())) if salt else 0
+    return mix(digest ^ len(scope)) if salt else 0
 
 
 class KvEventIndex:

@@ -19,9 +19,10 @@ def total(server, metric):
     return next(value for name, value in server.metrics().items() if metric in name)
 
 
-@pytest.mark.parametrize("flags", [[], ["--long_prefill_token_limit=64"], ["--steps_in_flight=1"]])
-def test_a_new_prefix_is_computed_once(folder, flags):
-    server = Server(folder, *flags)
+@pytest.mark.parametrize("block_size, flags", [(16, []), (16, ["--long_prefill_token_limit=64"]), (16, ["--steps_in_flight=1"]),
+                                               (1, []), (8, []), (32, []), (64, []), (256, [])])
+def test_a_new_prefix_is_computed_once(folder, block_size, flags):
+    server = Server(folder, f"--block_size={block_size}", *flags)
     try:
         prompts = [PROMPT + [7000 + i] for i in range(4)]
         alone = [ask(server, prompt, f"alone{i}") for i, prompt in enumerate(prompts)]
@@ -33,7 +34,7 @@ def test_a_new_prefix_is_computed_once(folder, flags):
             assert one.token_ids == other.token_ids
             assert one.logprobs == other.logprobs
         # The common 400 tokens once, then at most a block and the answer's tokens of each.
-        assert computed <= len(PROMPT) + len(prompts) * (16 + 1 + 4)
+        assert computed <= len(PROMPT) + len(prompts) * (block_size + 1 + 4)
         hits = total(server, "prefix_cache_in_flight_hits_total")
         assert hits <= total(server, "prefix_cache_hits_total")
     finally:

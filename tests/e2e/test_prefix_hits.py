@@ -48,6 +48,19 @@ def test_a_next_turn_computes_what_was_never_written(server):
     expect_hit(server, history + OTHER[:3], "turns", len(history) - 1)
 
 
+def test_a_request_that_asks_not_to_be_cached(server):
+    def cached(no_cache):
+        answer = Completion(server.generate(ids=PROMPT[:53], max_tokens=2, cache_salt="not cached", no_cache=no_cache, n=2,
+                                            sampling={"logprobs": 2, "ignore_eos": True}))
+        return answer.last.usage.cached_tokens, [(one.token_ids, one.logprobs) for one in answer.sequences]
+
+    _, expected = cached(no_cache=True)
+    # It left nothing, takes nothing, and what is there stays.
+    assert cached(no_cache=False) == (0, expected)
+    assert cached(no_cache=True) == (0, expected)
+    assert cached(no_cache=False) == (52, expected)
+
+
 @pytest.mark.parametrize("block_size, unit", [(1, 1), (8, 1), (32, 1), (64, 8), (256, 1), (16, 16)])
 def test_whatever_the_block_size(server, folder, block_size, unit):
     sized = Server(folder, f"--block_size={block_size}", f"--prefix_match_unit={unit}")

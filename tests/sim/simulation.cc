@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/sample_seed.h"
+#include "scheduler/core/prefix_scope.h"
 #include "tests/sim/plain_beam_search.h"
 
 namespace octavo {
@@ -348,8 +349,8 @@ void Simulation::CheckOutsider() {
       std::next(streams_.begin(), static_cast<ptrdiff_t>(outsider_random_() % streams_.size()));
   const SubmitRequest& request = stream->second.request;
   const PrefixLookup lookup = engine_.LookupPrefix(request.prompt, request.cache_salt);
-  const std::string other = outsider_->CompareLookup(request.prompt, request.cache_salt,
-                                                     options_.prefix_match_unit, lookup);
+  const std::string other = outsider_->CompareLookup(
+      request.prompt, PrefixScope(request.cache_salt), options_.prefix_match_unit, lookup);
   if (!other.empty()) Fail("KV events: " + other);
   outside_hits_ += lookup.hit_token_count > 0;
 }

@@ -19,16 +19,19 @@ ABSL_FLAG(std::string, early_stopping, "heuristic",
           "Of a beam search: when it ends, once it has --beam_width hypotheses: always (at once), "
           "heuristic (the best beam would not beat them if it ended now) or never (no beam can "
           "beat them any more).");
+ABSL_FLAG(bool, no_cache, false,
+          "Compute the whole prompt, whatever is cached, and leave nothing in the cache.");
 ABSL_FLAG(bool, stats, true, "Print tokens, speed, cached tokens and blocks on stderr at the end.");
 
 namespace octavo::cli {
 namespace {
 
-// The flags of samples and beams; those at their defaults are left to the server. False, with the
-// error told, for an unknown --early_stopping.
-bool AddSequenceFlags(v1::GenerateRequest& request) {
+// The flags of samples, beams and the cache; those at their defaults are left to the server. False,
+// with the error told, for an unknown --early_stopping.
+bool AddRequestFlags(v1::GenerateRequest& request) {
   request.set_n(absl::GetFlag(FLAGS_n));
   request.set_beam_width(absl::GetFlag(FLAGS_beam_width));
+  request.set_no_cache(absl::GetFlag(FLAGS_no_cache));
   if (absl::GetFlag(FLAGS_length_penalty) != 1)
     request.set_length_penalty(absl::GetFlag(FLAGS_length_penalty));
   const std::string early_stopping = absl::GetFlag(FLAGS_early_stopping);
@@ -54,7 +57,7 @@ int Generate(const std::vector<std::string>& arguments) {
                                  ? std::string(std::istreambuf_iterator<char>(std::cin), {})
                                  : absl::StrJoin(arguments, " ");
   v1::GenerateRequest request = RequestFromFlags();
-  if (!AddSequenceFlags(request)) return 2;
+  if (!AddRequestFlags(request)) return 2;
   if (absl::GetFlag(FLAGS_raw)) {
     request.set_text(prompt);
   } else {

@@ -94,6 +94,11 @@ TEST_F(ValidationTest, StopTokensAreTheClientsAndTheModelsUnlessItIgnoresThem) {
   EXPECT_THAT(own->request.sampling.stop_token_ids, ElementsAre(7));
 }
 
+TEST_F(ValidationTest, ARequestMayAskNotToBeCached) {
+  EXPECT_FALSE(Parse([](auto&) {})->request.no_cache);
+  EXPECT_TRUE(Parse([](auto& r) { r.set_no_cache(true); })->request.no_cache);
+}
+
 TEST_F(ValidationTest, AGivenSeedIsUsedAlsoWhenItIsZero) {
   EXPECT_EQ(Parse([](auto& r) { r.mutable_sampling()->set_seed(0); })->request.seed, 0u);
 }
