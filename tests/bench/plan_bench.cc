@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "scheduler/core/engine.h"
+#include "tests/bench/answer_at_once.h"
 
 namespace octavo {
 namespace {
@@ -64,13 +65,7 @@ double MicrosecondsPerStep(uint32_t running, uint32_t waiting, uint32_t cached_t
     engine.PlanNext(now, actions);
     const double answered = Microseconds();
     const StepPlan& plan = std::get<SendPlan>(actions.back()).plan;
-    StepResult result{.replica_id = plan.replica_id, .epoch = plan.epoch, .step = plan.step};
-    result.digests = {plan.layer_groups[0].digest};
-    for (const PlanRow& row : plan.rows) {
-      if (row.samples) {
-        result.sampled.push_back({row.sequence_id, row.first_position + row.token_count, 5, 0, 0});
-      }
-    }
+    StepResult result = AnswerAtOnce(plan);
     const double handled = Microseconds();
     engine.Handle(StepCompleted{std::move(result)}, now, actions);
     if (step >= kWarmUp) spent += (answered - planned) + (Microseconds() - handled);

@@ -21,7 +21,6 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <fstream>
 #include <list>
 #include <map>
 #include <memory>
@@ -32,15 +31,24 @@
 #include <variant>
 #include <vector>
 
+#include "absl/flags/flag.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "common/random.h"
 #include "glog/logging.h"
 #include "nlohmann/json.hpp"
 #include "scheduler/core/engine.h"
+#include "tests/bench/answer_at_once.h"
+#include "tests/bench/recorded_workload.h"
 #include "tools/octavo/trace_file.h"
+
+ABSL_FLAG(std::string, published, "", "Shares that are known, as BLOCKS:PERCENT,…");
+ABSL_FLAG(uint32_t, conversations, 0,
+          "Instead of a trace: so many turns of conversations made up on the spot.");
+ABSL_FLAG(bool, quick, false, "Without what is there for information.");
 
 namespace octavo {
 namespace {
@@ -48,6 +56,7 @@ namespace {
 using cli::kTraceBlockTokens;
 using cli::RequestPrefix;
 using Trace = std::vector<RequestPrefix>;
+using Published = std::map<uint32_t, double>;  // percent, by size
 
 constexpr uint32_t kUnlimited = 0;
 constexpr uint32_t kSizes[] = {kUnlimited, 50'000, 30'000, 10'000, 3'000, 1'000, 300};
@@ -75,16 +84,6 @@ std::vector<TokenId> PromptOf(const RequestPrefix& request, Scale scale) {
   return tokens;
 }
 
-StepResult Answer(const StepPlan& plan) {
-  StepResult result{.replica_id = plan.replica_id, .epoch = plan.epoch, .step = plan.step};
-  result.digests = {plan.layer_groups[0].digest};
-  for (const PlanRow& row : plan.rows) {
-    if (!row.samples) continue;
-    result.sampled.push_back({row.sequence_id, row.first_position + row.token_count, 5, 0, 0});
-  }
-  return result;
-}
-
 std::unique_ptr<Engine> MakeEngine(uint32_t block_count, uint32_t block_size) {
   EngineOptions options;
   options.context_length = 1 << 20;
@@ -108,7 +107,7 @@ uint32_t CachedTokens(Engine& engine, RequestId id, std::vector<TokenId> prompt)
   while (engine.PlanNext(absl::UnixEpoch(), actions)) {
     const StepPlan plan = std::get<SendPlan>(std::move(actions.back())).plan;
     actions.pop_back();
-    engine.Handle(StepCompleted{Answer(plan)}, absl::UnixEpoch(), actions);
+    engine.Handle(StepCompleted{AnswerAtOnce(plan)}, absl::UnixEpoch(), actions);
     for (const Action& action : actions) {
       if (const auto* admitted = std::get_if<RequestAdmitted>(&action))
         cached = admitted->cached_token_count;
@@ -198,22 +197,16 @@ uint32_t DistinctIds(const Trace& trace) {
   return static_cast<uint32_t>(ids.size());
 }
 
-struct Options {
-  std::string trace, name, log;
-  uint32_t conversation_turns = 0;       // instead of a trace
-  std::map<uint32_t, double> published;  // percent, by size
-  bool quick = false;
-};
-
-bool Compare(const Options& options, const Trace& trace) {
+bool Compare(const std::string& name, const Trace& trace, const Published& published_shares) {
+  const bool quick = absl::GetFlag(FLAGS_quick);
   const uint32_t distinct = DistinctIds(trace);
   size_t longest = 0;
   for (const RequestPrefix& request : trace) longest = std::max(longest, request.block_ids.size());
-  std::printf("%s: %zu requests, %llu prompt tokens in %u different blocks of %u\n",
-              options.name.c_str(), trace.size(),
-              static_cast<unsigned long long>(PromptTokens(trace)), distinct, kTraceBlockTokens);
+  std::printf("%s: %zu requests, %llu prompt tokens in %u different blocks of %u\n", name.c_str(),
+              trace.size(), static_cast<unsigned long long>(PromptTokens(trace)), distinct,
+              kTraceBlockTokens);
   std::printf("%10s%11s%12s%12s%8s%14s\n", "blocks", "reused", "plain LRU", "published", "",
-              options.quick ? "" : "blocks of 16");
+              quick ? "" : "blocks of 16");
   nlohmann::json rows;
   bool holds = true;
   for (const uint32_t size : kSizes) {
@@ -228,12 +221,12 @@ bool Compare(const Options& options, const Trace& trace) {
     bool close = std::abs(reused - plain) <= kMostPoints;
     nlohmann::json row = {{"blocks", blocks}, {"reused", reused}, {"plain", plain}};
     std::string published = "-", small;
-    if (const auto it = options.published.find(size); it != options.published.end()) {
+    if (const auto it = published_shares.find(size); it != published_shares.end()) {
       close &= std::abs(reused - it->second) <= kMostPoints;
       row["published"] = it->second;
       published = absl::StrFormat("%.1f %%", it->second);
     }
-    if (!options.quick) {
+    if (!quick) {
       row["blocks_of_16"] = EngineShare(trace, blocks, kSmallBlocks);
       small = absl::StrFormat("%.2f %%", row["blocks_of_16"].get<double>());
     }
@@ -244,74 +237,50 @@ bool Compare(const Options& options, const Trace& trace) {
                 published.c_str(), close ? "PASS" : "FAIL", small.c_str());
     std::fflush(stdout);
   }
-  if (!options.log.empty()) {
-    std::ofstream(options.log, std::ios::app)
-        << nlohmann::json({{"bench", "prefix"},
-                           {"workload", options.name},
-                           {"requests", trace.size()},
-                           {"trace_block_tokens", kTraceBlockTokens},
-                           {"rows", rows}})
-        << "\n";
-  }
+  AppendToLog({{"bench", "prefix"},
+               {"workload", name},
+               {"requests", trace.size()},
+               {"trace_block_tokens", kTraceBlockTokens},
+               {"rows", rows}});
   return holds;
 }
 
-bool ParsePublished(const std::string& text, std::map<uint32_t, double>& published) {
-  for (const std::string& pair : std::vector<std::string>(absl::StrSplit(text, ','))) {
+absl::StatusOr<Published> ParsePublished(const std::string& text) {
+  Published shares;
+  for (const std::string& pair :
+       std::vector<std::string>(absl::StrSplit(text, ',', absl::SkipEmpty()))) {
     const std::vector<std::string> parts = absl::StrSplit(pair, ':');
     uint32_t size = kUnlimited;
     if (parts.size() != 2 || (parts[0] != "unlimited" && !absl::SimpleAtoi(parts[0], &size)) ||
         std::find(std::begin(kSizes), std::end(kSizes), size) == std::end(kSizes) ||
-        !absl::SimpleAtod(parts[1], &published[size]))
-      return false;
+        !absl::SimpleAtod(parts[1], &shares[size])) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--published holds \"", pair,
+                       "\"; it takes BLOCKS:PERCENT, where BLOCKS is unlimited or one of the "
+                       "sizes that are printed"));
+    }
   }
-  return true;
+  return shares;
 }
 
-int Main(int argc, char** argv) {
-  Options options;
-  bool valid = true;
-  for (int i = 1; i < argc; ++i) {
-    const std::string flag = argv[i];
-    if (flag == "--quick") {
-      options.quick = true;
-      continue;
-    }
-    const char* value = i + 1 < argc ? argv[++i] : "";
-    if (flag == "--trace") {
-      options.trace = value;
-    } else if (flag == "--conversations") {
-      options.name = "conversations";
-      valid &= absl::SimpleAtoi(value, &options.conversation_turns);
-    } else if (flag == "--name") {
-      options.name = value;
-    } else if (flag == "--log") {
-      options.log = value;
-    } else if (flag == "--published") {
-      valid &= ParsePublished(value, options.published);
-    } else {
-      valid = false;
-    }
+absl::StatusOr<bool> Run() {
+  const absl::StatusOr<Published> published = ParsePublished(absl::GetFlag(FLAGS_published));
+  if (!published.ok()) return published.status();
+  const std::string path = absl::GetFlag(FLAGS_trace);
+  const uint32_t turns = absl::GetFlag(FLAGS_conversations);
+  if (path.empty() == (turns == 0)) {
+    return absl::InvalidArgumentError("takes either --trace or --conversations");
   }
-  if (!valid || options.trace.empty() == (options.conversation_turns == 0)) {
-    std::fprintf(stderr,
-                 "usage: prefix_bench --trace FILE | --conversations TURNS\n"
-                 "                    [--name NAME] [--log FILE] [--quick]\n"
-                 "                    [--published BLOCKS:PERCENT,…]  (BLOCKS: unlimited or one of "
-                 "the sizes printed)\n");
-    return 2;
-  }
-  const auto trace = options.trace.empty()
-                         ? absl::StatusOr<Trace>(Conversations(options.conversation_turns))
-                         : cli::ReadPrefixTraceFile(options.trace);
-  if (!trace.ok()) {
-    std::fprintf(stderr, "prefix_bench: %s\n", std::string(trace.status().message()).c_str());
-    return 2;
-  }
-  return Compare(options, *trace) ? 0 : 1;
+  if (turns > 0) return Compare("conversations", Conversations(turns), *published);
+  const absl::StatusOr<Trace> trace = cli::ReadPrefixTraceFile(path);
+  if (!trace.ok()) return trace.status();
+  return Compare(absl::GetFlag(FLAGS_name), *trace, *published);
 }
 
 }  // namespace
 }  // namespace octavo
 
-int main(int argc, char** argv) { return octavo::Main(argc, argv); }
+int main(int argc, char** argv) {
+  return octavo::RunBenchmark(argc, argv, "What the prefix cache reuses of a recorded workload.",
+                              octavo::Run);
+}

@@ -2,9 +2,8 @@
 // answers every step at once, for each KV policy and block size. Time is counted in steps, and
 // every step weighs the same. `tools/dev bench waste`.
 //
-//   waste_bench --trace FILE [--name NAME] [--first_turns] [--requests N] [--most_last_block
-//   PERCENT]
-//               [--log FILE]
+//   waste_bench --trace FILE [--name NAME] [--first_turns] [--requests N]
+//               [--most_last_block PERCENT] [--log FILE]   (recorded_workload.h, saturated_run.h)
 //
 // Printed: where the token slots of the pool were, as shares of it, over all steps in which
 // somebody waited; "in tables" is reserved and internal together over all slots in tables; "last
@@ -14,17 +13,19 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
-#include <fstream>
+#include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "absl/strings/numbers.h"
-#include "glog/logging.h"
+#include "absl/flags/flag.h"
+#include "absl/status/statusor.h"
 #include "nlohmann/json.hpp"
-#include "scheduler/core/engine.h"
-#include "tests/bench/recorded_requests.h"
-#include "tools/octavo/trace_file.h"
+#include "tests/bench/recorded_workload.h"
+#include "tests/bench/saturated_run.h"
+
+ABSL_FLAG(uint32_t, requests, 2000, "Requests at most.");
+ABSL_FLAG(double, most_last_block, 100,
+          "Percent of the last blocks of paged tables that may be empty, in blocks of 16.");
 
 namespace octavo {
 namespace {
@@ -32,7 +33,6 @@ namespace {
 using cli::RequestLength;
 
 constexpr uint32_t kMaxModelLen = 8192;
-constexpr uint32_t kPoolTokens = 131'072;
 
 struct Figures {
   double running = 0, tokens = 0, reserved = 0, internal = 0, external = 0;  // sums over steps
@@ -40,16 +40,6 @@ struct Figures {
   uint64_t steps = 0;
   uint64_t decode_empty = 0, decode_slots = 0;  // of paged tables
 };
-
-StepResult Answer(const StepPlan& plan) {
-  StepResult result{.replica_id = plan.replica_id, .epoch = plan.epoch, .step = plan.step};
-  result.digests = {plan.layer_groups[0].digest};
-  for (const PlanRow& row : plan.rows) {
-    if (!row.samples) continue;
-    result.sampled.push_back({row.sequence_id, row.first_position + row.token_count, 5, 0, 0});
-  }
-  return result;
-}
 
 void CountRows(const StepPlan& plan, uint64_t block_size, Figures& figures) {
   for (const PlanRow& row : plan.rows) {
@@ -77,51 +67,19 @@ void CountSlots(const Engine& engine, Figures& figures) {
   figures.external += static_cast<double>(state.waste.external) / slots;
 }
 
-Figures Run(const std::vector<RequestLength>& requests, KvPolicy policy, uint32_t block_size) {
-  EngineOptions options;
-  options.context_length = kMaxModelLen;
-  options.max_sequences = 1024;
-  options.max_steps_in_flight = 1;
-  options.max_waiting_requests = static_cast<uint32_t>(requests.size());
-  options.max_waiting_tokens = uint64_t{1} << 40;
-  options.kv_policy = policy;
-  options.prefix_cache = false;
-  Engine engine(options);
-  const KvLayout layout{
-      .block_size = block_size, .layer_count = 1, .kv_head_count = 1, .head_dim = 8};
-  const absl::Time now = absl::UnixEpoch();
-  std::vector<Action> actions;
-  engine.Handle(ReplicaReady{ReplicaId(0), Epoch(1), {{layout, kPoolTokens / block_size}}}, now,
-                actions);
-  uint64_t id = 0;
-  for (const RequestLength& request : requests) {
-    engine.Handle(SubmitRequest{.request_id = RequestId(++id),
-                                .prompt = std::vector<TokenId>(request.prompt_tokens, 1),
-                                .max_tokens = request.output_tokens},
-                  now, actions);
-  }
+Figures Run(std::span<const RequestLength> requests, KvPolicy policy, uint32_t block_size) {
   Figures figures;
-  actions.clear();
-  while (engine.PlanNext(now, actions)) {
-    const StepPlan plan = std::get<SendPlan>(std::move(actions.back())).plan;
-    CountRows(plan, block_size, figures);
-    CountSlots(engine, figures);
-    actions.clear();
-    engine.Handle(StepCompleted{Answer(plan)}, now, actions);
-    actions.clear();
-  }
-  CHECK(engine.idle()) << "the engine stopped with requests left";
+  RunSaturated(
+      {.options = {.context_length = kMaxModelLen, .kv_policy = policy, .prefix_cache = false},
+       .block_size = block_size},
+      requests, [&](const Engine& engine, const StepPlan& plan) {
+        CountRows(plan, block_size, figures);
+        CountSlots(engine, figures);
+      });
   return figures;
 }
 
-struct Options {
-  std::string trace, name, log;
-  bool first_turns = false;
-  size_t requests = 2000;
-  double most_last_block = 100;  // percent, at block 16
-};
-
-nlohmann::json Measure(const std::vector<RequestLength>& requests, KvPolicy policy,
+nlohmann::json Measure(std::span<const RequestLength> requests, KvPolicy policy,
                        uint32_t block_size) {
   const Figures f = Run(requests, policy, block_size);
   const double scale = 100.0 / static_cast<double>(std::max<uint64_t>(f.steps, 1));
@@ -153,9 +111,13 @@ bool Check(const char* what, double figure, double limit, bool at_most) {
   return holds;
 }
 
-bool Compare(const Options& options, const std::vector<RequestLength>& requests) {
-  std::printf("%s: %zu requests, pool of %u tokens, at most %u a request\n", options.name.c_str(),
-              requests.size(), kPoolTokens, kMaxModelLen);
+absl::StatusOr<bool> Compare() {
+  const absl::StatusOr<std::vector<RequestLength>> requests =
+      ReadRequests(kMaxModelLen, absl::GetFlag(FLAGS_requests));
+  if (!requests.ok()) return requests.status();
+  const std::string name = absl::GetFlag(FLAGS_name);
+  std::printf("%s: %zu requests, pool of %u tokens, at most %u a request\n", name.c_str(),
+              requests->size(), kPoolTokens, kMaxModelLen);
   std::printf("%-13s%7s%9s%11s%11s%11s%11s%11s%12s\n", "policy", "block", "running", "tokens",
               "reserved", "internal", "external", "in tables", "last block");
   nlohmann::json rows;
@@ -163,71 +125,32 @@ bool Compare(const Options& options, const std::vector<RequestLength>& requests)
   for (const KvPolicy policy : kKvPolicies) {
     for (const uint32_t block_size : {1u, 8u, 16u, 32u, 64u, 128u, 256u}) {
       if (policy != KvPolicy::kPaged && block_size != 16) continue;
-      rows.push_back(Measure(requests, policy, block_size));
+      rows.push_back(Measure(*requests, policy, block_size));
       if (policy == KvPolicy::kPaged && block_size == 16) paged = rows.back();
       if (policy == KvPolicy::kReserveMax) reserve_max = rows.back();
     }
   }
-  if (!options.log.empty()) {
-    std::ofstream(options.log, std::ios::app) << nlohmann::json({{"bench", "waste"},
-                                                                 {"workload", options.name},
-                                                                 {"requests", requests.size()},
-                                                                 {"pool_tokens", kPoolTokens},
-                                                                 {"max_model_len", kMaxModelLen},
-                                                                 {"rows", rows}})
-                                              << "\n";
-  }
+  AppendToLog({{"bench", "waste"},
+               {"workload", name},
+               {"requests", requests->size()},
+               {"pool_tokens", kPoolTokens},
+               {"max_model_len", kMaxModelLen},
+               {"rows", rows}});
   const double reserve_max_waste = reserve_max["reserved"].get<double>() +
                                    reserve_max["internal"].get<double>() +
                                    reserve_max["external"].get<double>();
-  bool holds = Check("last block of paged, block 16", paged["last_block"], options.most_last_block,
+  bool holds = Check("last block of paged, block 16", paged["last_block"],
+                     absl::GetFlag(FLAGS_most_last_block),
                      /*at_most=*/true);
   holds &= Check("waste in tables of paged, block 16", paged["in_tables"], 4, /*at_most=*/true);
   holds &= Check("waste of reserve_max", reserve_max_waste, 60, /*at_most=*/false);
   return holds;
 }
 
-int Main(int argc, char** argv) {
-  Options options;
-  bool valid = true;
-  for (int i = 1; i < argc; ++i) {
-    const std::string flag = argv[i];
-    if (flag == "--first_turns") {
-      options.first_turns = true;
-      continue;
-    }
-    const char* value = i + 1 < argc ? argv[++i] : "";
-    if (flag == "--trace") {
-      options.trace = value;
-    } else if (flag == "--name") {
-      options.name = value;
-    } else if (flag == "--log") {
-      options.log = value;
-    } else if (flag == "--requests") {
-      valid &= absl::SimpleAtoi(value, &options.requests);
-    } else if (flag == "--most_last_block") {
-      valid &= absl::SimpleAtod(value, &options.most_last_block);
-    } else {
-      valid = false;
-    }
-  }
-  if (!valid || options.trace.empty()) {
-    std::fprintf(stderr,
-                 "usage: waste_bench --trace FILE [--name NAME] [--first_turns] [--requests N] "
-                 "[--most_last_block PERCENT] [--log FILE]\n");
-    return 2;
-  }
-  const auto trace = cli::ReadTraceFile(options.trace);
-  if (!trace.ok()) {
-    std::fprintf(stderr, "waste_bench: %s\n", std::string(trace.status().message()).c_str());
-    return 2;
-  }
-  const std::vector<RequestLength> requests =
-      SelectRequests(*trace, options.first_turns, kMaxModelLen, options.requests);
-  return Compare(options, requests) ? 0 : 1;
-}
-
 }  // namespace
 }  // namespace octavo
 
-int main(int argc, char** argv) { return octavo::Main(argc, argv); }
+int main(int argc, char** argv) {
+  return octavo::RunBenchmark(argc, argv, "What paging saves, and what other policies waste.",
+                              octavo::Compare);
+}
