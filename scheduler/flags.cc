@@ -89,7 +89,7 @@ ABSL_FLAG(absl::Duration, drain_timeout, absl::Seconds(30),
 ABSL_FLAG(absl::Duration, step_deadline, absl::Seconds(5),
           "A worker that leaves a step unanswered this long, times (1 + tokens of the step / 256), "
           "is declared lost.");
-ABSL_FLAG(absl::Duration, replica_grace, absl::Seconds(30),
+ABSL_FLAG(absl::Duration, replica_grace, absl::Seconds(60),
           "Requests wait this long for a worker that is not there (yet, or any more), then end "
           "with UNAVAILABLE.");
 ABSL_FLAG(

@@ -36,6 +36,7 @@
 #include "scheduler/core/hit_ratio_window.h"
 #include "scheduler/core/introspection.h"
 #include "scheduler/core/kv_events.h"
+#include "scheduler/core/loss_trials.h"
 #include "scheduler/core/options.h"
 #include "scheduler/core/planner.h"
 #include "scheduler/core/replica.h"
@@ -193,8 +194,14 @@ class Engine {
   // Returns the running sequences that relied on a step in flight: their tables have blocks that
   // nobody has filled.
   std::vector<SequenceSlot> RollBackSteps();
+
+  // engine_losses.cc: a replica is lost.
   void Reject(const absl::Status& status, absl::Time now, Actions& actions);
   void LoseReplica(const absl::Status& status, absl::Time now, Actions& actions);
+  // Who has rows in flight is to be tried by the next replica. Returns who is guilty already.
+  std::optional<LostRow> TryInFlight();
+  // Suspects that have computed what they were suspected for are so no more.
+  void ClearSuspects();
 
   // The replica's ledger tells the recorder, if there is one.
   void AttachRecorder();
@@ -226,6 +233,7 @@ class Engine {
   SequenceId last_sequence_id_;
 
   std::optional<Replica> replica_;                // absent until ready; several will be a list
+  LossTrials trials_;                             // of those that may have lost the last one
   Epoch last_epoch_;                              // the highest ever seen
   uint64_t evicted_before_ = 0;                   // blocks evicted in earlier epochs
   std::unique_ptr<KvEventRecorder> kv_recorder_;  // null: nobody listens

@@ -11,9 +11,11 @@ namespace octavo {
 
 bool Engine::PlanNext(absl::Time now, std::vector<Action>& actions) {
   ExpireDeadlines(now, actions);
-  if (!replica_ || replica_->in_flight.size() >= options_.max_steps_in_flight) return false;
+  ClearSuspects();
+  const uint32_t steps_in_flight = trials_.active() ? 1 : options_.max_steps_in_flight;
+  if (!replica_ || replica_->in_flight.size() >= steps_in_flight) return false;
   while (true) {
-    planner_.Choose(*replica_, sequences_, queue_, choice_);
+    planner_.Choose(*replica_, sequences_, queue_, trials_, choice_);
     for (const SequenceSlot slot : choice_.exhausted) {
       Finish(slot, {.reason = FinishReason::kPoolExhausted}, now, actions);
     }
@@ -22,7 +24,11 @@ bool Engine::PlanNext(absl::Time now, std::vector<Action>& actions) {
     if (!choice_.rows.empty()) break;
     // What was preempted may be all that stood in the way; if a step in flight does too, its
     // completion comes back here.
-    if (choice_.preempted.empty() || !replica_->in_flight.empty()) return false;
+    if (!replica_->in_flight.empty()) return false;
+    if (!choice_.preempted.empty()) continue;
+    if (!trials_.active()) return false;
+    trials_.ClearGroup();
+    ClearSuspects();
   }
   // Hits first: a block somebody was promised must not be evicted for another row of the same step.
   for (Admission& admission : choice_.admitted) Admit(admission, now, actions);

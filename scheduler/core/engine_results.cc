@@ -21,12 +21,6 @@ absl::Status LogitsNotFinite(uint32_t position) {
                     "LOGITS_NOT_FINITE", {{"position", position}});
 }
 
-absl::Status LostWith(const absl::Status& why) {
-  return WithReason(absl::UnavailableError(absl::StrCat(
-                        "the replica that ran the request was lost: ", PlainText(why))),
-                    "REPLICA_LOST");
-}
-
 }  // namespace
 
 void Engine::On(StepCompleted event, absl::Time now, Actions& actions) {
@@ -241,39 +235,6 @@ std::vector<SequenceSlot> Engine::RollBackSteps() {
   trace_.RollBack();
   if (kv_recorder_ != nullptr) kv_recorder_->CompleteThrough(replica.last_settled);
   return reliant;
-}
-
-void Engine::Reject(const absl::Status& status, absl::Time now, Actions& actions) {
-  actions.push_back(ReplicaRejected{replica_->id, replica_->epoch, status});
-  LoseReplica(status, now, actions);
-}
-
-void Engine::On(const ReplicaLost& event, absl::Time now, Actions& actions) {
-  if (!replica_ || event.replica_id != replica_->id || event.epoch != replica_->epoch) return;
-  LoseReplica(event.status, now, actions);
-}
-
-void Engine::LoseReplica(const absl::Status& status, absl::Time now, Actions& actions) {
-  ++counters_.replica_losses;
-  RollBackSteps();
-  if (kv_recorder_ != nullptr) {
-    kv_recorder_->OnCleared(KvClearReason::kReplicaLost);
-    replica_->ledger.RecordInto(nullptr);  // what its sequences leave behind goes with it
-  }
-  while (!replica_->running.empty()) {
-    const SequenceSlot slot = replica_->running.back();
-    if (options_.requeue_on_replica_loss) {
-      Requeue(slot);
-    } else {
-      Finish(slot, {.reason = FinishReason::kError, .status = LostWith(status)}, now, actions);
-    }
-  }
-  drain_rate_.Restart(now);  // those ends were no work done, and the next replica has its own pace
-  evicted_before_ += replica_->ledger.evicted_count();
-  replica_.reset();
-  for (const auto& [id, request] : requests_) {
-    for (const SequenceSlot slot : request->sequences) sequences_[slot].last_step = {};
-  }
 }
 
 void Engine::On(const ReplicaReady& event, absl::Time now, Actions& actions) {

@@ -42,9 +42,6 @@ struct EngineOptions {
   uint32_t watermark_blocks =
       0;  // an admission leaves this many blocks for those that run; ignored when none runs
 
-  // false: a replica's loss ends its running requests with UNAVAILABLE. true: they wait again, with
-  // the tokens they have.
-  bool requeue_on_replica_loss = false;
   // Refusals in a row, without a completed step between them, after which the replica is given up.
   uint32_t max_consecutive_resyncs = 3;
 

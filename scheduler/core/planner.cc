@@ -14,12 +14,6 @@ bool IsInFlight(const Replica& replica, const Sequence& sequence) {
   return sequence.last_step > replica.last_settled;
 }
 
-// It gets a row of this step if there is room. (Prefill and decode alike.)
-bool WantsRow(const Sequence& sequence) {
-  return sequence.state == SequenceState::kRunning && sequence.wants_step() &&
-         !(sequence.is_beam && sequence.pending_samples > 0);
-}
-
 // Its last token is in flight: it ends with it, whatever the token is.
 bool IsEnding(const Sequence& sequence) { return !sequence.wants_step(); }
 
@@ -33,6 +27,11 @@ void PlanChoice::Clear() {
   prefix_waits.clear();
 }
 
+bool Planner::WantsRow(const Sequence& sequence) const {
+  return sequence.state == SequenceState::kRunning && sequence.wants_step() &&
+         !(sequence.is_beam && sequence.pending_samples > 0) && !SitsOut(sequence);
+}
+
 uint32_t Planner::ChunkOf(uint32_t wanted, uint32_t budget) const {
   uint32_t chunk = std::min(wanted, budget);
   if (options_->long_prefill_token_limit > 0) {
@@ -42,9 +41,10 @@ uint32_t Planner::ChunkOf(uint32_t wanted, uint32_t budget) const {
 }
 
 void Planner::Choose(const Replica& replica, const SequenceStore& sequences,
-                     const RequestQueue& queue, PlanChoice& choice) {
+                     const RequestQueue& queue, const LossTrials& trials, PlanChoice& choice) {
   choice.Clear();
   replica_ = &replica;
+  trials_ = &trials;
   gone_.assign(replica.running.size(), 0);
   running_count_ = static_cast<uint32_t>(replica.running.size());
   places_ = running_count_ + replica.unborn_count;
@@ -143,7 +143,7 @@ bool Planner::MakeRoom(const SequenceStore& sequences, size_t index, uint32_t gr
   }
   while (excess() > unpromised_) {
     if (excess() <= unpromised_ + returning_) return false;  // enough comes back by itself
-    if (PreemptOne(sequences, index, /*paused_only=*/false, choice)) continue;
+    if (PreemptOne(sequences, index, /*idle_only=*/false, choice)) continue;
     if (running_count_ > 1) {
       if (FreedBy(sequence).count() > 0) PreemptAt(sequences, index, choice);
     } else if (returning_ == 0 && !IsInFlight(*replica_, sequence)) {
@@ -154,14 +154,14 @@ bool Planner::MakeRoom(const SequenceStore& sequences, size_t index, uint32_t gr
   return true;
 }
 
-bool Planner::PreemptOne(const SequenceStore& sequences, size_t index, bool paused_only,
+bool Planner::PreemptOne(const SequenceStore& sequences, size_t index, bool idle_only,
                          PlanChoice& choice) {
   const std::vector<SequenceSlot>& running = replica_->running;
-  for (const bool paused : {true, false}) {
-    if (!paused && paused_only) return false;
-    for (size_t j = running.size(); j-- > (paused ? 0 : index + 1);) {
+  for (const bool idle : {true, false}) {
+    if (!idle && idle_only) return false;
+    for (size_t j = running.size(); j-- > (idle ? 0 : index + 1);) {
       const Sequence& victim = sequences[running[j]];
-      if (gone_[j] || victim.is_paused() != paused || IsEnding(victim)) continue;
+      if (gone_[j] || SitsOut(victim) != idle || IsEnding(victim)) continue;
       if (!victim.shares_tail && FreedBy(victim).count() == 0) continue;
       PreemptAt(sequences, j, choice);
       return true;
@@ -252,12 +252,13 @@ void Planner::ChooseWaiting(const SequenceStore& sequences, const RequestQueue& 
   if (IsBatchClosed()) return;
   for (const auto& [key, slot] : queue) {
     const Sequence& sequence = sequences[slot];
+    if (SitsOut(sequence)) continue;
     // A preempted sequence whose last step is still in flight may get a token from it: then it
     // knows where to go on.
     if (budget_ == 0 || IsInFlight(*replica_, sequence)) return;
     const uint32_t places = 1 + sequence.request->unborn_count;
     if (places_ + places > options_->max_sequences) {
-      if (choice.admitted.empty()) PreemptOne(sequences, 0, /*paused_only=*/true, choice);
+      if (choice.admitted.empty()) PreemptOne(sequences, 0, /*idle_only=*/true, choice);
       return;
     }
     const auto known = static_cast<uint32_t>(sequence.tokens.size());
@@ -291,7 +292,7 @@ void Planner::ChooseWaiting(const SequenceStore& sequences, const RequestQueue& 
       // What a slow reader holds goes to who waits; the hit is looked up again when it is back. Not
       // in a step that admits others: what the victim leaves in the index may take the place of a
       // leaf that they are to copy from.
-      if (choice.admitted.empty()) PreemptOne(sequences, 0, /*paused_only=*/true, choice);
+      if (choice.admitted.empty()) PreemptOne(sequences, 0, /*idle_only=*/true, choice);
       remembered_ = {replica_->epoch, slot, sequence.id, std::move(hit)};
       return;
     }

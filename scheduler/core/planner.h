@@ -28,7 +28,9 @@
 //     do (in_flight_sharing.h). One that would share what somebody computes in later steps waits
 //     for it, as long as that one has a row in every step, in at most max_prefix_wait_steps of
 //     them; it is passed meanwhile. A plan passes at most max_sequences of them.
-//  6. If nobody is behind it, it gives way itself, as long as another one runs; alone, it is
+//  6. While there are suspects (loss_trials.h), only the group on trial has rows; the others keep
+//  their places in the order, and their blocks until somebody needs them, as the paused do.
+//  7. If nobody is behind it, it gives way itself, as long as another one runs; alone, it is
 //  exhausted: it ends.
 //
 // Thread-compatible.
@@ -43,6 +45,7 @@
 #include "common/ids.h"
 #include "scheduler/core/in_flight_sharing.h"
 #include "scheduler/core/kv_ledger.h"
+#include "scheduler/core/loss_trials.h"
 #include "scheduler/core/options.h"
 #include "scheduler/core/replica.h"
 #include "scheduler/core/request_queue.h"
@@ -87,7 +90,7 @@ class Planner {
   explicit Planner(const EngineOptions* options) : options_(options) {}
 
   void Choose(const Replica& replica, const SequenceStore& sequences, const RequestQueue& queue,
-              PlanChoice& choice);
+              const LossTrials& trials, PlanChoice& choice);
 
   // What is remembered of a lookup gives the same hit as a lookup without it.
   absl::Status CheckInvariants(const Replica& replica, const SequenceStore& sequences) const;
@@ -109,10 +112,12 @@ class Planner {
   Freed FreedBy(const Sequence& sequence) const;
   // A table leaves the block with this choice.
   void Drop(BlockId block, bool in_flight);
-  // Preempts one victim among the paused, and, unless `paused_only`, those behind `index`. False:
-  // there is none.
-  bool PreemptOne(const SequenceStore& sequences, size_t index, bool paused_only,
-                  PlanChoice& choice);
+  // Preempts one victim among those that sit out, and, unless `idle_only`, those behind `index`.
+  // False: there is none.
+  bool PreemptOne(const SequenceStore& sequences, size_t index, bool idle_only, PlanChoice& choice);
+  bool SitsOut(const Sequence& sequence) const {
+    return sequence.is_paused() || !trials_->Admits(sequence.request->id);
+  }
   void PreemptAt(const SequenceStore& sequences, size_t index, PlanChoice& choice);
   // What a sequence must be given at its admission, beside a hit: blocks for all tokens known, or a
   // run for all it may become.
@@ -120,6 +125,8 @@ class Planner {
   // Whether the batch that runs takes nobody in any more (KvPolicy::kStatic): it was full once, or
   // one of it has ended.
   bool IsBatchClosed();
+  // It gets a row of this step if there is room. (Prefill and decode alike.)
+  bool WantsRow(const Sequence& sequence) const;
   uint32_t ChunkOf(uint32_t wanted, uint32_t budget) const;
   PrefixHit LookUp(SequenceSlot slot, const Sequence& sequence);
   // A row of the choice computes tokens that others may share, up to `end`, and more in later steps
@@ -151,6 +158,7 @@ class Planner {
 
   // Scratch of one choice.
   const Replica* replica_ = nullptr;
+  const LossTrials* trials_ = nullptr;
   std::unique_ptr<ContiguousAllocator> trial_runs_;  // null: tables are not contiguous
   PrefixProviders providers_;
   std::vector<uint8_t> gone_;   // [running]: preempted by this choice

@@ -40,7 +40,7 @@ struct LoopOptions {
   FleetOptions fleet;
   // Requests wait this long for a replica that is not there; then they and new ones end with
   // UNAVAILABLE.
-  absl::Duration replica_grace = absl::Seconds(30);
+  absl::Duration replica_grace = absl::Seconds(60);
   // A reader that stays behind this long ends with RESOURCE_EXHAUSTED.
   absl::Duration slow_reader_timeout = absl::Seconds(30);
   size_t inbox_capacity = 8192;

@@ -21,10 +21,10 @@ namespace {
 constexpr uint32_t kMaxBlocks = 100;
 constexpr int kMaxActions = 32;
 
-LoopOptions FleetFuzzOptions(bool requeue) {
+LoopOptions FleetFuzzOptions(bool overlapping) {
   LoopOptions options = SchedulerWorld::Options();
   options.engine.vocab_size = kLastToken + 1;
-  options.engine.requeue_on_replica_loss = requeue;
+  options.engine.max_steps_in_flight = overlapping ? 2 : 1;
   options.fleet.max_pool_blocks = kMaxBlocks;
   return options;
 }

@@ -41,7 +41,6 @@ EngineOptions Simulation::DrawOptions() {
   options.watermark_blocks = static_cast<uint32_t>(Draw(3));
   options.max_prefix_wait_steps =
       static_cast<uint32_t>(std::vector<uint32_t>{0, 1, 3, 128}[Draw(4)]);
-  options.requeue_on_replica_loss = Draw(2) == 0;
   options.max_consecutive_resyncs = static_cast<uint32_t>(1 + Draw(3));
   if (Draw(6) == 0) {
     options.kv_policy = kKvPolicies[1 + Draw(std::size(kKvPolicies) - 1)];
@@ -159,7 +158,8 @@ SimulationReport Simulation::Run(uint32_t turns) {
   }
   return {status_,        setting,      engine_.Counters(), static_cast<uint32_t>(streams_.size()),
           whole_streams_, copies_,      shared_in_step_,    failures_.size(),
-          born_samples_,  tail_copies_, outside_hits_,      beam_searches_};
+          born_samples_,  tail_copies_, outside_hits_,      beam_searches_,
+          given_up_};
 }
 
 void Simulation::Turn() {
@@ -168,6 +168,9 @@ void Simulation::Turn() {
   if (kind < 12) {
     SubmitRequest request = DrawRequest();
     streams_[request.request_id].request = request;
+    if (faults_ && options_.kv_policy == KvPolicy::kPaged && Draw(30) == 0) {
+      poisons_[request.request_id] = static_cast<uint32_t>(Draw(request.prompt.size() + 10));
+    }
     streams_[request.request_id].samples.resize(request.beams ? request.beams->returned
                                                               : request.sample_count);
     Send(std::move(request));
@@ -241,12 +244,7 @@ void Simulation::Fault() {
     case 15:
       if (Draw(3) == 0) Send(ResetPrefixCache{});
       if (worker_) worker_->FailNextRow(random_());
-      if (worker_ && Draw(8) == 0) {
-        to_worker_.clear();  // results already on their way arrive late, with an old epoch
-        unanswered_.clear();
-        worker_.reset();
-        Send(ReplicaLost{ReplicaId(0), Epoch(epoch_), absl::UnavailableError("killed")});
-      }
+      if (worker_ && Draw(8) == 0) LoseReplica("killed");
       break;
   }
 }
@@ -268,6 +266,10 @@ void Simulation::DeliverPlan() {
   StepPlan plan = std::move(to_worker_.front());
   to_worker_.pop_front();
   const uint64_t digest = plan.layer_groups[0].digest;
+  if (Kills(plan)) {
+    LoseReplica("crashed");
+    return;
+  }
   if (settings_.spoil_plan) settings_.spoil_plan(plan);
   absl::StatusOr<StepResult> result = worker_->Apply(plan);
   if (result.ok() && settings_.spoil_plan) result->digests = {digest};
@@ -458,6 +460,7 @@ void Simulation::Take(SendPlan action) {
   uint32_t tokens = 0;
   for (const PlanRow& row : action.plan.rows) tokens += row.token_count;
   if (tokens > options_.max_step_tokens) Fail("a step is over its token budget");
+  NoteOwners(action.plan);
   unanswered_[action.plan.step] = action.plan;
   to_worker_.push_back(std::move(action.plan));
 }
@@ -648,7 +651,9 @@ void Simulation::Take(const RequestFinished& action) {
     case FinishReason::kError:
       // Submitted while there was no pool, and too long for the one that came.
       if (absl::IsFailedPrecondition(action.status)) break;
-      if (absl::IsInternal(action.status)) {
+      if (IsGivenUp(action.status)) {
+        CheckGivenUp(action.request_id);
+      } else if (absl::IsInternal(action.status)) {
         const auto record = engine_.FindRequest(action.request_id);
         const auto& sequences = record->sequences;
         if (std::none_of(sequences.begin(), sequences.end(), [&](const SequenceRecord& it) {
@@ -669,6 +674,7 @@ void Simulation::Take(const RequestRefused& action) {
 }
 
 void Simulation::Take(const ReplicaRejected& action) {
+  NoteLoss();
   if (!faults_) Fail(absl::StrCat("the replica was rejected: ", action.status.ToString()));
   worker_.reset();
   to_worker_.clear();

@@ -3,7 +3,7 @@
 // The production engine with a simulated worker behind a bad network, in one thread, replayable
 // from one seed. The seed draws the setting (pool, block size, budgets, steps in flight), the
 // requests and every fault: cancels, deadlines, slow readers, duplicate, late, lost and reordered
-// plans and results, corrupted tables, lost replicas.
+// plans and results, corrupted tables, lost replicas, requests that kill their worker.
 //
 // What is checked: the engine's invariants after every call; every request ends exactly once;
 // nothing follows an ending; every stream is what its request alone would have produced (a prefix
@@ -44,6 +44,7 @@ struct SimulationReport {
   uint64_t tail_copies = 0;    // of the copies: writes into a shared block
   uint64_t outside_hits = 0;   // lookups that found something, by who knows KV events alone
   uint64_t beam_searches = 0;  // that ended by themselves
+  uint64_t given_up = 0;       // requests that kill their worker
 };
 
 struct SimulationOptions {
@@ -102,6 +103,14 @@ class Simulation {
   void DeliverPlan();
   void DeliverResult();
   void StartReplica();
+  // simulation_losses.cc
+  void LoseReplica(const std::string& why);
+  void NoteOwners(const StepPlan& plan);
+  void NoteLoss();
+  // Whether the worker dies of the plan.
+  bool Kills(const StepPlan& plan) const;
+  static bool IsGivenUp(absl::Status status);
+  void CheckGivenUp(RequestId request_id);
   void Send(Event event);
   void Plan();
   // After every call of the engine.
@@ -159,6 +168,12 @@ class Simulation {
   uint64_t born_samples_ = 0;
   uint64_t tail_copies_ = 0;
   uint64_t beam_searches_ = 0;
+
+  // Positions whose computation, for the first sequence of the request, kills the worker.
+  std::map<RequestId, uint32_t> poisons_;
+  std::map<SequenceId, std::pair<RequestId, uint32_t>> owners_;  // and the index in the request
+  std::map<RequestId, uint32_t> alone_losses_;  // losses while nothing else was in flight
+  uint64_t given_up_ = 0;
 };
 
 }  // namespace octavo

@@ -32,6 +32,7 @@ struct Totals {
   uint64_t tail_copies = 0;
   uint64_t outside_hits = 0;
   uint64_t beam_searches = 0;
+  uint64_t given_up = 0;
   EngineCounters counters;
 };
 
@@ -55,6 +56,7 @@ Totals RunSeeds(uint64_t count, uint32_t turns, bool faults) {
     totals.tail_copies += report.tail_copies;
     totals.outside_hits += report.outside_hits;
     totals.beam_searches += report.beam_searches;
+    totals.given_up += report.given_up;
     EngineCounters& sum = totals.counters;
     sum.steps_completed += report.counters.steps_completed;
     sum.preemptions += report.counters.preemptions;
@@ -77,7 +79,8 @@ Totals RunSeeds(uint64_t count, uint32_t turns, bool faults) {
             << " samples born, " << totals.beam_searches << " beam searches, " << sum.evicted_blocks
             << " evictions, " << sum.duplicate_results << " duplicate, " << sum.reordered_results
             << " reordered, " << sum.stale_results << " stale results, " << sum.resyncs
-            << " resyncs, " << sum.replica_losses << " replica losses\n";
+            << " resyncs, " << sum.replica_losses << " replica losses, " << totals.given_up
+            << " requests given up\n";
   return totals;
 }
 
@@ -104,6 +107,7 @@ TEST(SimulationTest, NoFaultLosesABlockATokenOrAnEnding) {
   EXPECT_GT(totals.counters.stale_results, 0u);
   EXPECT_GT(totals.counters.resyncs, 0u);
   EXPECT_GT(totals.counters.replica_losses, 0u);
+  EXPECT_GT(totals.given_up, 0u);
   EXPECT_GT(totals.shared_in_step, 0u);
   EXPECT_GT(totals.counters.prefix_in_flight_hit_tokens, 0u);
   EXPECT_GT(totals.failures, 0u);

@@ -164,7 +164,6 @@ void TraceRunner::NewEngine(const Command& command) {
   options.prefix_match_unit = command.Number("prefix_match_unit", kMaxBlockSize);
   options.watermark_blocks = command.Number("watermark_blocks", 0);
   options.max_prefix_wait_steps = command.Number("max_prefix_wait_steps", 128);
-  options.requeue_on_replica_loss = command.Number("requeue_on_replica_loss", 0) != 0;
   options.max_consecutive_resyncs = command.Number("max_consecutive_resyncs", 3);
   engine_.emplace(options);
   requests_.clear();

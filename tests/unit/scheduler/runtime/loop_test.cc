@@ -218,7 +218,7 @@ TEST_F(LoopTest, ASlowReaderPausesAllSamplesOfItsRequest) {
 TEST_F(LoopTest, RequestsWaitForAWorkerWithinTheGraceAndRunWhenItComes) {
   Submit("r", "abc", 1);
   EXPECT_TRUE(sink().ends.empty());
-  clock_.Advance(absl::Seconds(29));
+  clock_.Advance(absl::Seconds(59));
   Turn();
   EXPECT_TRUE(sink().ends.empty());
   StartReplica();
@@ -228,7 +228,7 @@ TEST_F(LoopTest, RequestsWaitForAWorkerWithinTheGraceAndRunWhenItComes) {
 
 TEST_F(LoopTest, PastTheGraceRequestsAndNewOnesAreUnavailable) {
   Submit("r", "abc", 1);
-  clock_.Advance(absl::Seconds(30));
+  clock_.Advance(absl::Seconds(60));
   Turn();
   ASSERT_EQ(sink().ends.size(), 1u);
   EXPECT_EQ(sink().ends[0].status.code(), absl::StatusCode::kUnavailable);
@@ -241,21 +241,51 @@ TEST_F(LoopTest, PastTheGraceRequestsAndNewOnesAreUnavailable) {
   EXPECT_EQ(loop_->session_count(), 0u);
 }
 
-TEST_F(LoopTest, ALostWorkerEndsRunningRequestsAtOnceAndTheNextServesNewOnes) {
+TEST_F(LoopTest, ALostWorkerCostsTimeAndNoToken) {
   StartReplica();
-  Submit("r", "abc", 8);
-  Answer();
+  Submit("r", "abc", 4);
+  AnswerAll("xy");
   loop_->OnStreamEnded(dialer_.last().id, absl::UnavailableError("Socket closed"));
   Turn();
-  ASSERT_EQ(sink().ends.size(), 1u);
-  EXPECT_EQ(sink().ends[0].status.code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(ReasonOf(sink().ends[0].status), "REPLICA_LOST");
   EXPECT_FALSE(observer_.ready);
   clock_.Advance(absl::Seconds(1));
   StartReplica();
-  Submit("r", "abc", 1);
-  AnswerAll("z");
-  EXPECT_EQ(sink(1).text(), "z");
+  ASSERT_EQ(dialer_.last().unanswered.size(), 1u);
+  EXPECT_THAT(dialer_.last().unanswered.front().token_ids, ElementsAre('a', 'b', 'c', 'x', 'y'));
+  AnswerAll("zw");
+  EXPECT_EQ(sink().text(), "xyzw");
+  ASSERT_EQ(sink().ends.size(), 1u);
+  EXPECT_TRUE(sink().ends[0].status.ok());
+}
+
+TEST_F(LoopTest, WhatNoWorkerComesBackForEndsAfterTheGracePeriod) {
+  StartReplica();
+  Submit("r", "abc", 4);
+  Answer("x");
+  loop_->OnStreamEnded(dialer_.last().id, absl::UnavailableError("Socket closed"));
+  Turn();
+  clock_.Advance(absl::Seconds(59));
+  Turn();
+  EXPECT_TRUE(sink().ends.empty());
+  clock_.Advance(absl::Seconds(1));
+  Turn();
+  ASSERT_EQ(sink().ends.size(), 1u);
+  EXPECT_EQ(sink().ends[0].status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(ReasonOf(sink().ends[0].status), "NO_REPLICA");
+}
+
+TEST_F(LoopTest, ARequestThatKillsItsWorkerWhereverItIsAloneEnds) {
+  Submit("r", "abc", 8);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_TRUE(sink().ends.empty());
+    StartReplica();
+    loop_->OnStreamEnded(dialer_.last().id, absl::UnavailableError("Socket closed"));
+    Turn();
+    clock_.Advance(absl::Seconds(1));
+  }
+  ASSERT_EQ(sink().ends.size(), 1u);
+  EXPECT_EQ(sink().ends[0].status.code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(ReasonOf(sink().ends[0].status), "KILLS_WORKER");
 }
 
 TEST_F(LoopTest, AHungWorkerIsLostAtTheStepsDeadline) {
@@ -263,12 +293,10 @@ TEST_F(LoopTest, AHungWorkerIsLostAtTheStepsDeadline) {
   Submit("r", "abc", 8);
   clock_.Advance(absl::Seconds(4));
   Turn();
-  EXPECT_TRUE(sink().ends.empty());
+  EXPECT_TRUE(observer_.ready);
   clock_.Advance(absl::Seconds(2));
   Turn();
-  ASSERT_EQ(sink().ends.size(), 1u);
-  EXPECT_EQ(sink().ends[0].status.code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(ReasonOf(sink().ends[0].status), "REPLICA_LOST");
+  EXPECT_FALSE(observer_.ready);
   EXPECT_TRUE(dialer_.last().closed);
 }
 
