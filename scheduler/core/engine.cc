@@ -357,7 +357,7 @@ void Engine::EndSequence(SequenceSlot slot, const Ending& ending) {
   if (!request.beams) {
     request.completion_token_count += ending.kept_token_count.value_or(sequence.output_count());
   }
-  request.ended.push_back(std::move(record));
+  request.ended.push_back(record);
   sequences_.Remove(slot);
 }
 

@@ -96,6 +96,8 @@ grpc::ServerUnaryReactor* FleetService::ListWorkers(grpc::CallbackServerContext*
       Encode(worker.description, *message.mutable_worker());
       message.set_state(EncodeState(worker.state));
       message.set_detail(worker.detail);
+      message.set_silent_ms(
+          static_cast<uint64_t>(absl::ToInt64Milliseconds(loop_->now() - worker.last_seen)));
       if (instance == loop_->fleet().replica_instance()) message.set_replica_id(0);
     }
     return absl::OkStatus();

@@ -6,6 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/status.h"
 #include "common/status_reason.h"
 #include "glog/logging.h"
 
@@ -77,8 +78,7 @@ absl::Status Fleet::CheckDescription(const WorkerDescription& worker) const {
 
 absl::StatusOr<WorkerState> Fleet::Register(const WorkerDescription& worker, bool draining,
                                             absl::Time now, std::vector<Event>& events) {
-  const absl::Status usable = CheckDescription(worker);
-  if (!usable.ok()) return usable;
+  OCTAVO_RETURN_IF_ERROR(CheckDescription(worker));
   Forget(now);
   auto known = workers_.find(worker.instance_id);
   if (known == workers_.end()) {

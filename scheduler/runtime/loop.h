@@ -98,6 +98,8 @@ class Loop final : public WorkerEvents {
   const Fleet& fleet() const { return fleet_; }
   const LoopOptions& options() const { return options_; }
   bool draining() const { return draining_; }
+  // Of the turn that runs.
+  absl::Time now() const { return now_; }
   size_t session_count() const { return sessions_.size(); }
   const Session* FindSession(RequestId request_id) const;
 

@@ -19,6 +19,7 @@
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
 #include "nlohmann/json.hpp"
+#include "octavo/v1/fleet_service.grpc.pb.h"
 #include "tools/octavo/commands.h"
 #include "tools/octavo/supervisor.h"
 
@@ -119,6 +120,22 @@ bool IsServing(const std::shared_ptr<grpc::Channel>& channel) {
          response.status() == grpc::health::v1::HealthCheckResponse::SERVING;
 }
 
+// Processes of workers that the scheduler has lost and does not hear from: a worker that merely
+// failed registers again at its next heartbeat.
+std::vector<pid_t> HungWorkers(const std::shared_ptr<grpc::Channel>& channel) {
+  constexpr uint64_t kSilentMs = 3000;
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(200));
+  v1::ListWorkersResponse response;
+  std::vector<pid_t> hung;
+  if (!v1::FleetService::NewStub(channel)->ListWorkers(&context, {}, &response).ok()) return hung;
+  for (const v1::FleetWorker& worker : response.workers()) {
+    if (worker.state() == v1::WORKER_STATE_LOST && worker.silent_ms() >= kSilentMs)
+      hung.push_back(static_cast<pid_t>(worker.worker().process_id()));
+  }
+  return hung;
+}
+
 }  // namespace
 
 int Serve(const std::vector<std::string>& arguments) {
@@ -175,7 +192,12 @@ int Serve(const std::vector<std::string>& arguments) {
   Supervisor supervisor({scheduler, worker});
   std::shared_ptr<grpc::Channel> channel;
   bool ready = false;
+  absl::Time next_look;
   return supervisor.Run(kExitBadConfiguration, [&] {
+    if (ready && absl::Now() >= next_look) {
+      next_look = absl::Now() + absl::Seconds(1);
+      for (const pid_t pid : HungWorkers(channel)) supervisor.KillHung("worker", pid);
+    }
     if (ready || !fs::exists(scheduler_ready)) return;
     if (channel == nullptr) {
       channel = grpc::CreateCustomChannel(fleet, grpc::InsecureChannelCredentials(),

@@ -47,6 +47,14 @@ void Supervisor::SetArgument(const std::string& name, const std::string& flag,
   }
 }
 
+void Supervisor::KillHung(const std::string& name, pid_t pid) {
+  for (const Child& child : children_) {
+    if (child.name != name || child.pid != pid || pid == 0) continue;
+    std::cerr << "octavo: the " << name << " (process " << pid << ") hangs; killing it\n";
+    kill(pid, SIGKILL);
+  }
+}
+
 void Supervisor::Start(Child& child) {
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
@@ -56,6 +64,7 @@ void Supervisor::Start(Child& child) {
   posix_spawnattr_setpgroup(&attributes, 0);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK);
   std::vector<char*> argv;
+  argv.reserve(child.arguments.size() + 1);
   for (std::string& argument : child.arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
   const int error = posix_spawn(&child.pid, argv[0], nullptr, &attributes, argv.data(), environ);
@@ -96,9 +105,10 @@ void Supervisor::Reap(int fatal_exit_code) {
       continue;
     }
     const absl::Time now = absl::Now();
-    child.backoff = now - child.started > kStable || child.backoff == absl::ZeroDuration()
-                        ? kFirstBackoff
-                        : std::min(child.backoff * 2, kLastBackoff);
+    child.backoff =
+        now - child.started > kStable * child.backoff || child.backoff == absl::ZeroDuration()
+            ? kFirstBackoff
+            : std::min(child.backoff * 2, kLastBackoff);
     child.restart_at = now + child.backoff;
     std::cerr << "octavo: the " << child.name << " (process " << pid << ") " << DescribeEnd(status)
               << "; starting it again in " << absl::FormatDuration(child.backoff) << "\n";

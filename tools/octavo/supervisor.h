@@ -32,8 +32,7 @@ class Supervisor {
  public:
   static constexpr absl::Duration kFirstBackoff = absl::Milliseconds(100);
   static constexpr absl::Duration kLastBackoff = absl::Seconds(10);
-  static constexpr absl::Duration kStable =
-      absl::Seconds(60);  // running this long forgives earlier deaths
+  static constexpr int kStable = 10;  // running so many times its delay forgives earlier deaths
 
   static void BlockSignals();
 
@@ -43,6 +42,9 @@ class Supervisor {
   // Gives the argument after `flag` ("--listen") of the child `name` this value, from its next
   // start on. Without such an argument nothing changes.
   void SetArgument(const std::string& name, const std::string& flag, const std::string& value);
+
+  // Kills the child `name` if it is this process, so that it is restarted: it hangs.
+  void KillHung(const std::string& name, pid_t pid);
 
   // Starts every child and returns when all have ended: after SIGTERM or SIGINT (a second one
   // kills), or when a child ends with `fatal_exit_code` (restarting would not help). Returns the

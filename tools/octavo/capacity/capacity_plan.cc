@@ -105,7 +105,8 @@ absl::StatusOr<Capacity> PlanCapacity(const ModelShape& model, const Deployment&
   }
   plan.block_count = plan.pool_bytes / block_bytes;
   plan.token_count = plan.block_count * deployment.block_size;
-  const uint64_t full_blocks = CeilDivide(deployment.max_model_len, deployment.block_size);
+  const uint64_t full_blocks =
+      std::max<uint64_t>(CeilDivide(deployment.max_model_len, deployment.block_size), 1);
   const uint64_t usual_blocks = CeilDivide(deployment.tokens_per_request, deployment.block_size);
   const uint64_t limit = deployment.max_sequences;
   plan.full_requests = std::min(plan.block_count / full_blocks, limit);
@@ -155,9 +156,13 @@ std::vector<CapacityAdvice> AdviseCapacity(const ModelShape& model, const Deploy
   if (now.bound == CapacityBound::kContextLimit && now.token_count > 0) {
     advice.push_back({absl::StrCat("--max_model_len ", now.token_count), now.usual_requests});
   }
-  std::stable_sort(advice.begin(), advice.end(), [](const auto& a, const auto& b) {
-    return a.usual_requests > b.usual_requests;
-  });
+  // Few: by insertion, so that of equals the one named first stays first.
+  for (auto it = advice.begin(); it != advice.end(); ++it) {
+    const auto place = std::find_if(advice.begin(), it, [&](const CapacityAdvice& other) {
+      return other.usual_requests < it->usual_requests;
+    });
+    std::rotate(place, it, it + 1);
+  }
   return advice;
 }
 

@@ -218,7 +218,7 @@ TEST_F(LoopTest, ASlowReaderPausesAllSamplesOfItsRequest) {
 TEST_F(LoopTest, RequestsWaitForAWorkerWithinTheGraceAndRunWhenItComes) {
   Submit("r", "abc", 1);
   EXPECT_TRUE(sink().ends.empty());
-  clock_.Advance(absl::Seconds(59));
+  clock_.Advance(absl::Seconds(29));
   Turn();
   EXPECT_TRUE(sink().ends.empty());
   StartReplica();
@@ -228,7 +228,7 @@ TEST_F(LoopTest, RequestsWaitForAWorkerWithinTheGraceAndRunWhenItComes) {
 
 TEST_F(LoopTest, PastTheGraceRequestsAndNewOnesAreUnavailable) {
   Submit("r", "abc", 1);
-  clock_.Advance(absl::Seconds(60));
+  clock_.Advance(absl::Seconds(30));
   Turn();
   ASSERT_EQ(sink().ends.size(), 1u);
   EXPECT_EQ(sink().ends[0].status.code(), absl::StatusCode::kUnavailable);
@@ -264,7 +264,7 @@ TEST_F(LoopTest, WhatNoWorkerComesBackForEndsAfterTheGracePeriod) {
   Answer("x");
   loop_->OnStreamEnded(dialer_.last().id, absl::UnavailableError("Socket closed"));
   Turn();
-  clock_.Advance(absl::Seconds(59));
+  clock_.Advance(absl::Seconds(29));
   Turn();
   EXPECT_TRUE(sink().ends.empty());
   clock_.Advance(absl::Seconds(1));
