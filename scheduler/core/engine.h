@@ -116,15 +116,8 @@ class Engine {
     absl::Status status;
   };
 
-  // engine.cc: what clients and operators ask for.
+  // engine_submit.cc: a request comes.
   void On(SubmitRequest event, absl::Time now, Actions& actions);
-  void On(const CancelRequest& event, absl::Time now, Actions& actions);
-  void On(const StopSequence& event, absl::Time now, Actions& actions);
-  void On(const PauseRequest& event, absl::Time now, Actions& actions);
-  void On(const ResumeRequest& event, absl::Time now, Actions& actions);
-  void On(const DrainStarted& event, absl::Time now, Actions& actions);
-  void On(const ResetPrefixCache& event, absl::Time now, Actions& actions);
-  void On(const Tick& event, absl::Time now, Actions& actions);
   absl::Status CheckSubmit(const SubmitRequest& event, absl::Time now) const;
   // ResourceExhausted with what waits, the limit, and when to come back (drain_rate.h).
   absl::Status CheckQueueHasRoom(uint64_t prompt_tokens, absl::Time now) const;
@@ -132,6 +125,15 @@ class Engine {
   absl::Status CheckFits(uint32_t prompt_token_count, std::optional<uint32_t> max_tokens,
                          uint32_t sequence_count) const;
   absl::Status CheckSampleCount(const SubmitRequest& event) const;
+
+  // engine.cc: what clients and operators ask of what runs.
+  void On(const CancelRequest& event, absl::Time now, Actions& actions);
+  void On(const StopSequence& event, absl::Time now, Actions& actions);
+  void On(const PauseRequest& event, absl::Time now, Actions& actions);
+  void On(const ResumeRequest& event, absl::Time now, Actions& actions);
+  void On(const DrainStarted& event, absl::Time now, Actions& actions);
+  void On(const ResetPrefixCache& event, absl::Time now, Actions& actions);
+  void On(const Tick& event, absl::Time now, Actions& actions);
   void ExpireDeadlines(absl::Time now, Actions& actions);
   Request* FindLive(RequestId request_id);
   // The end of a sequence, and of its request if no other one is left. An ending that is not OK is

@@ -248,79 +248,87 @@ bool Planner::IsBatchClosed() {
 
 void Planner::ChooseWaiting(const SequenceStore& sequences, const RequestQueue& queue,
                             PlanChoice& choice) {
-  const KvLedger& ledger = replica_->ledger;
   if (IsBatchClosed()) return;
   for (const auto& [key, slot] : queue) {
-    const Sequence& sequence = sequences[slot];
-    if (SitsOut(sequence)) continue;
-    // A preempted sequence whose last step is still in flight may get a token from it: then it
-    // knows where to go on.
-    if (budget_ == 0 || IsInFlight(*replica_, sequence)) return;
-    const uint32_t places = 1 + sequence.request->unborn_count;
-    if (places_ + places > options_->max_sequences) {
-      if (choice.admitted.empty()) PreemptOne(sequences, 0, /*idle_only=*/true, choice);
-      return;
-    }
-    const auto known = static_cast<uint32_t>(sequence.tokens.size());
-    const uint32_t target = TargetOf(sequence);
-    if (target > ledger.pool().capacity()) {
-      choice.exhausted.push_back(slot);
-      return;
-    }
-    PrefixHit hit;
-    uint32_t shared = 0;  // blocks of the table of offer.slot, instead of a hit
-    PrefixProviders::Offer offer;
-    if (UsesPrefixes(sequence)) {
-      const uint32_t block_size = ledger.layout().block_size;
-      if (choice.prefix_waits.size() == options_->max_sequences) return;
-      if (KeepsWaiting(slot, sequence, choice)) continue;
-      hit = LookUp(slot, sequence);
-      offer = providers_.For(sequence, block_size);
-      if (WaitsForPrefix(slot, sequence, hit, offer, choice)) continue;
-      if (offer.now_count > hit.token_count) {
-        shared = offer.now_count / block_size;
-        hit = {};
-      }
-    }
-    const uint32_t floor = running_count_ > 0 ? options_->watermark_blocks : 0;
-    const auto need = [&] { return target - shared - hit.block_count() + hit.idle_block_count; };
-    // An idle block that is only copied from comes on top of all others. What needs the whole pool
-    // could never have it: then those tokens are computed.
-    if (need() + floor > unpromised_ && hit.run_is_idle) hit.DropRun();
-    if (need() + floor > unpromised_) {
-      batch_was_full_ = true;
-      // What a slow reader holds goes to who waits; the hit is looked up again when it is back. Not
-      // in a step that admits others: what the victim leaves in the index may take the place of a
-      // leaf that they are to copy from.
-      if (choice.admitted.empty()) PreemptOne(sequences, 0, /*idle_only=*/true, choice);
-      remembered_ = {replica_->epoch, slot, sequence.id, std::move(hit)};
-      return;
-    }
-    uint32_t reserved = 0;
-    if (trial_runs_ != nullptr) {
-      const std::optional<BlockRun> run = trial_runs_->Allocate(target);
-      if (!run && running_count_ == 0 && returning_ == 0) choice.exhausted.push_back(slot);
-      batch_was_full_ = !run;
-      if (!run) return;
-      reserved = run->count;
-    }
-    const uint32_t cached = shared > 0 ? offer.now_count : hit.token_count;
-    const uint32_t tokens = ChunkOf(known - cached, budget_);
-    const uint32_t blocks = ledger.layout().BlocksFor(uint64_t{cached} + tokens);
-    unpromised_ -= reserved > 0 ? reserved : need();
-    budget_ -= tokens;
-    batch_size_ = ++running_count_;
-    places_ += places;
-    choice.rows.push_back(
-        {.slot = slot,
-         .first_position = cached,
-         .token_count = tokens,
-         .new_block_count = reserved > 0 ? 0 : blocks - shared - hit.block_count(),
-         .shared_block_count = shared,
-         .shared_from = offer.slot});
-    choice.admitted.push_back({slot, std::move(hit), cached, target, reserved});
-    Provide(slot, sequence, cached + tokens);
+    if (!SitsOut(sequences[slot]) && !Consider(sequences, slot, choice)) return;
   }
+}
+
+bool Planner::Consider(const SequenceStore& sequences, SequenceSlot slot, PlanChoice& choice) {
+  const Sequence& sequence = sequences[slot];
+  // A preempted sequence whose last step is still in flight may get a token from it: then it knows
+  // where to go on.
+  if (budget_ == 0 || IsInFlight(*replica_, sequence)) return false;
+  const uint32_t places = 1 + sequence.request->unborn_count;
+  if (places_ + places > options_->max_sequences) {
+    if (choice.admitted.empty()) PreemptOne(sequences, 0, /*idle_only=*/true, choice);
+    return false;
+  }
+  Beginning beginning{.target_blocks = TargetOf(sequence)};
+  if (beginning.target_blocks > replica_->ledger.pool().capacity()) {
+    choice.exhausted.push_back(slot);
+    return false;
+  }
+  if (UsesPrefixes(sequence)) {
+    const uint32_t block_size = replica_->ledger.layout().block_size;
+    if (choice.prefix_waits.size() == options_->max_sequences) return false;
+    if (KeepsWaiting(slot, sequence, choice)) return true;
+    beginning.hit = LookUp(slot, sequence);
+    beginning.offer = providers_.For(sequence, block_size);
+    if (WaitsForPrefix(slot, sequence, beginning.hit, beginning.offer, choice)) return true;
+    if (beginning.offer.now_count > beginning.hit.token_count) {
+      beginning.shared_blocks = beginning.offer.now_count / block_size;
+      beginning.hit = {};
+    }
+  }
+  const uint32_t floor = running_count_ > 0 ? options_->watermark_blocks : 0;
+  // An idle block that is only copied from comes on top of all others. What needs the whole pool
+  // could never have it: then those tokens are computed.
+  if (beginning.needed_blocks() + floor > unpromised_ && beginning.hit.run_is_idle) {
+    beginning.hit.DropRun();
+  }
+  if (beginning.needed_blocks() + floor > unpromised_) {
+    batch_was_full_ = true;
+    // What a slow reader holds goes to who waits; the hit is looked up again when it is back. Not
+    // in a step that admits others: what the victim leaves in the index may take the place of a
+    // leaf that they are to copy from.
+    if (choice.admitted.empty()) PreemptOne(sequences, 0, /*idle_only=*/true, choice);
+    remembered_ = {replica_->epoch, slot, sequence.id, std::move(beginning.hit)};
+    return false;
+  }
+  return Admit(slot, sequence, std::move(beginning), choice);
+}
+
+bool Planner::Admit(SequenceSlot slot, const Sequence& sequence, Beginning beginning,
+                    PlanChoice& choice) {
+  uint32_t reserved = 0;
+  if (trial_runs_ != nullptr) {
+    const std::optional<BlockRun> run = trial_runs_->Allocate(beginning.target_blocks);
+    if (!run && running_count_ == 0 && returning_ == 0) choice.exhausted.push_back(slot);
+    batch_was_full_ = !run;
+    if (!run) return false;
+    reserved = run->count;
+  }
+  const uint32_t shared = beginning.shared_blocks;
+  const uint32_t cached = shared > 0 ? beginning.offer.now_count : beginning.hit.token_count;
+  const auto known = static_cast<uint32_t>(sequence.tokens.size());
+  const uint32_t tokens = ChunkOf(known - cached, budget_);
+  const uint32_t blocks = replica_->ledger.layout().BlocksFor(uint64_t{cached} + tokens);
+  unpromised_ -= reserved > 0 ? reserved : beginning.needed_blocks();
+  budget_ -= tokens;
+  batch_size_ = ++running_count_;
+  places_ += 1 + sequence.request->unborn_count;
+  choice.rows.push_back(
+      {.slot = slot,
+       .first_position = cached,
+       .token_count = tokens,
+       .new_block_count = reserved > 0 ? 0 : blocks - shared - beginning.hit.block_count(),
+       .shared_block_count = shared,
+       .shared_from = beginning.offer.slot});
+  choice.admitted.push_back(
+      {slot, std::move(beginning.hit), cached, beginning.target_blocks, reserved});
+  Provide(slot, sequence, cached + tokens);
+  return true;
 }
 
 }  // namespace octavo

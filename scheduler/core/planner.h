@@ -98,6 +98,21 @@ class Planner {
  private:
   void ChooseRunning(const SequenceStore& sequences, PlanChoice& choice);
   void ChooseWaiting(const SequenceStore& sequences, const RequestQueue& queue, PlanChoice& choice);
+  // What a waiting sequence would begin with: a prefix hit, or blocks that a row of this choice
+  // fills.
+  struct Beginning {
+    uint32_t target_blocks = 0;
+    PrefixHit hit;
+    PrefixProviders::Offer offer;
+    uint32_t shared_blocks = 0;  // of the table of offer.slot, instead of a hit
+
+    uint32_t needed_blocks() const {
+      return target_blocks - shared_blocks - hit.block_count() + hit.idle_block_count;
+    }
+  };
+  // Admits a waiting sequence if it can. False: those behind it must wait as well.
+  bool Consider(const SequenceStore& sequences, SequenceSlot slot, PlanChoice& choice);
+  bool Admit(SequenceSlot slot, const Sequence& sequence, Beginning beginning, PlanChoice& choice);
   // Makes room for `growth` unpromised blocks for running sequence `index`, and the one it copies
   // its tail to if it must. False: it gets no row in this step.
   bool MakeRoom(const SequenceStore& sequences, size_t index, uint32_t growth, PlanChoice& choice);

@@ -145,6 +145,8 @@ class Loop final : public WorkerEvents {
   // Hands an event to the engine and carries out what follows.
   void Handle(Event event);
   void HandleAll(std::vector<Event> events);
+
+  // loop_actions.cc: what the engine asks for.
   void CarryOut();
   void Do(const SendPlan& action);
   void Do(const RequestAdmitted& action);

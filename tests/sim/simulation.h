@@ -96,13 +96,22 @@ class Simulation {
   uint64_t Draw(uint64_t bound) { return random_() % bound; }
   bool Chance(uint32_t per_mille) { return Draw(1000) < per_mille; }
 
+  // simulation_draws.cc
   EngineOptions DrawOptions();
   SubmitRequest DrawRequest();
+
   void Turn();
   void Fault();
   void DeliverPlan();
   void DeliverResult();
   void StartReplica();
+  void Send(Event event);
+  void Plan();
+  // After every call of the engine.
+  void Absorb();
+  void Fail(const std::string& what);
+  Stream* DrawLive();
+
   // simulation_losses.cc
   void LoseReplica(const std::string& why);
   void NoteOwners(const StepPlan& plan);
@@ -111,10 +120,8 @@ class Simulation {
   bool Kills(const StepPlan& plan) const;
   static bool IsGivenUp(absl::Status status);
   void CheckGivenUp(RequestId request_id);
-  void Send(Event event);
-  void Plan();
-  // After every call of the engine.
-  void Absorb();
+
+  // simulation_checks.cc
   // Whoever listens to KV events has the index that the engine has.
   void CheckOutsider();
   // No slot that a step in flight reads is written for another sequence; a block that a step writes
@@ -133,8 +140,6 @@ class Simulation {
   void CheckWhole(const Stream& stream, const SequenceFinished& action);
   void CheckSearch(const Stream& stream);
   bool IsPlainSearch(const Stream& stream, uint32_t stopped_after) const;
-  void Fail(const std::string& what);
-  Stream* DrawLive();
 
   const SimulationOptions settings_;
   const bool faults_;

@@ -2,122 +2,21 @@
 
 #include "scheduler/runtime/loop.h"
 
-#include <functional>
-#include <memory>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/unit/scheduler/runtime/fakes.h"
+#include "tests/unit/scheduler/runtime/loop_fixture.h"
 
 namespace octavo {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ::testing::Pair;
 
-class LoopTest : public testing::Test {
- protected:
-  LoopTest() { Make({}); }
-
-  static LoopOptions Options() {
-    LoopOptions options;
-    options.engine.context_length = 64;
-    options.engine.max_step_tokens = 32;
-    options.engine.max_sequences = 4;
-    options.engine.max_waiting_requests = 2;
-    options.fleet.model_fingerprint = 42;
-    options.fleet.layout = SmallLayout();
-    options.replica_grace = absl::Seconds(30);
-    options.slow_reader_timeout = absl::Seconds(20);
-    return options;
-  }
-  void Make(const std::function<void(LoopOptions&)>& change) {
-    LoopOptions options = Options();
-    if (change) change(options);
-    loop_ = std::make_unique<Loop>(options, tokenizer_.get(), &clock_, &dialer_, &observer_);
-  }
-
-  bool Turn() { return loop_->Turn(absl::InfinitePast()); }
-  void Register(const std::string& instance = "a") {
-    ASSERT_TRUE(loop_
-                    ->Call([this, instance] {
-                      EXPECT_TRUE(loop_->RegisterWorker(SmallWorker(instance)).ok());
-                    })
-                    .ok());
-    Turn();
-  }
-  void StartReplica() {
-    Register();
-    loop_->OnModelLoaded(dialer_.last().id, SmallLoadedModel());
-    Turn();
-    loop_->OnReplicaStarted(dialer_.last().id, absl::OkStatus());
-    Turn();
-    ASSERT_TRUE(observer_.ready);
-  }
-
-  RequestId Submit(const std::string& name, const std::string& prompt, uint32_t max_tokens,
-                   SessionOptions session = {}) {
-    Submission submission;
-    submission.request.request_id = loop_->NewRequestId();
-    submission.request.client_request_id = name;
-    for (const char byte : prompt)
-      submission.request.prompt.push_back(static_cast<unsigned char>(byte));
-    submission.request.max_tokens = max_tokens;
-    submission.request.deadline = deadline_;
-    submission.request.sample_count = session.sequence_count;
-    session.prompt_token_count = static_cast<uint32_t>(prompt.size());
-    submission.session = std::move(session);
-    submission.sink = sinks_.emplace_back(std::make_shared<FakeSink>());
-    const RequestId id = submission.request.request_id;
-    EXPECT_TRUE(loop_->Submit(std::move(submission)).ok());
-    Turn();
-    return id;
-  }
-
-  // Answers the oldest plan: every sampling row gets the next byte of `text`.
-  void Answer(const std::string& text = "x") {
-    FakeDialer::Link& link = dialer_.last();
-    ASSERT_FALSE(link.unanswered.empty());
-    const StepPlan plan = std::move(link.unanswered.front());
-    link.unanswered.pop_front();
-    StepResult result;
-    result.replica_id = plan.replica_id;
-    result.epoch = plan.epoch;
-    result.step = plan.step;
-    for (const LayerGroupChange& change : plan.layer_groups)
-      result.digests.push_back(change.digest);
-    size_t next = 0;
-    for (const PlanRow& row : plan.rows) {
-      if (!row.samples) continue;
-      result.sampled.push_back(
-          {.sequence_id = row.sequence_id,
-           .position = row.first_position + row.token_count,
-           .token_id = static_cast<unsigned char>(text[next++ % text.size()])});
-    }
-    loop_->OnResult(link.id, std::move(result));
-    Turn();
-  }
-  void AnswerAll(const std::string& text) {
-    for (const char byte : text) {
-      if (dialer_.last().unanswered.empty()) return;
-      Answer(std::string(1, byte));
-    }
-  }
-  FakeSink& sink(size_t index = 0) { return *sinks_[index]; }
-
-  const std::unique_ptr<Tokenizer> tokenizer_ = ByteTokenizer();
-  ManualClock clock_;
-  FakeDialer dialer_;
-  FakeObserver observer_;
-  std::vector<std::shared_ptr<FakeSink>> sinks_;
-  absl::Time deadline_ = absl::InfiniteFuture();
-  std::unique_ptr<Loop> loop_;
-};
+class LoopTest : public LoopFixture {};
 
 TEST_F(LoopTest, StreamsARequestFromSubmitToEnd) {
   StartReplica();
@@ -200,121 +99,6 @@ TEST_F(LoopTest, StopStringsOfAllSamplesEndTheRequest) {
   EXPECT_EQ(observer_.levels.held_blocks, 0u);
 }
 
-TEST_F(LoopTest, ASlowReaderPausesAllSamplesOfItsRequest) {
-  StartReplica();
-  const RequestId id = Submit("r", "abc", 30, {.sequence_count = 3});
-  sink().keeps_up = false;
-  for (int i = 0; i < 8 && !dialer_.last().unanswered.empty(); ++i) Answer();
-  EXPECT_TRUE(dialer_.last().unanswered.empty()) << "nothing is planned for who does not read";
-  EXPECT_EQ(observer_.slow_readers, 1u);
-  const size_t at_pause = sink().usage.completion_tokens;
-  sink().keeps_up = true;
-  loop_->ReaderCaughtUp(id);
-  Turn();
-  Answer();
-  EXPECT_EQ(sink().usage.completion_tokens, at_pause + 3);
-}
-
-TEST_F(LoopTest, RequestsWaitForAWorkerWithinTheGraceAndRunWhenItComes) {
-  Submit("r", "abc", 1);
-  EXPECT_TRUE(sink().ends.empty());
-  clock_.Advance(absl::Seconds(29));
-  Turn();
-  EXPECT_TRUE(sink().ends.empty());
-  StartReplica();
-  AnswerAll("x");
-  EXPECT_EQ(sink().text(), "x");
-}
-
-TEST_F(LoopTest, PastTheGraceRequestsAndNewOnesAreUnavailable) {
-  Submit("r", "abc", 1);
-  clock_.Advance(absl::Seconds(30));
-  Turn();
-  ASSERT_EQ(sink().ends.size(), 1u);
-  EXPECT_EQ(sink().ends[0].status.code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(ReasonOf(sink().ends[0].status), "NO_REPLICA");
-  EXPECT_THAT(std::string(sink().ends[0].status.message()), HasSubstr("no worker has registered"));
-  Submit("s", "abc", 1);
-  ASSERT_EQ(sink(1).ends.size(), 1u);
-  EXPECT_EQ(sink(1).ends[0].status.code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(ReasonOf(sink(1).ends[0].status), "NO_REPLICA");
-  EXPECT_EQ(loop_->session_count(), 0u);
-}
-
-TEST_F(LoopTest, ALostWorkerCostsTimeAndNoToken) {
-  StartReplica();
-  Submit("r", "abc", 4);
-  AnswerAll("xy");
-  loop_->OnStreamEnded(dialer_.last().id, absl::UnavailableError("Socket closed"));
-  Turn();
-  EXPECT_FALSE(observer_.ready);
-  clock_.Advance(absl::Seconds(1));
-  StartReplica();
-  ASSERT_EQ(dialer_.last().unanswered.size(), 1u);
-  EXPECT_THAT(dialer_.last().unanswered.front().token_ids, ElementsAre('a', 'b', 'c', 'x', 'y'));
-  AnswerAll("zw");
-  EXPECT_EQ(sink().text(), "xyzw");
-  ASSERT_EQ(sink().ends.size(), 1u);
-  EXPECT_TRUE(sink().ends[0].status.ok());
-}
-
-TEST_F(LoopTest, WhatNoWorkerComesBackForEndsAfterTheGracePeriod) {
-  StartReplica();
-  Submit("r", "abc", 4);
-  Answer("x");
-  loop_->OnStreamEnded(dialer_.last().id, absl::UnavailableError("Socket closed"));
-  Turn();
-  clock_.Advance(absl::Seconds(29));
-  Turn();
-  EXPECT_TRUE(sink().ends.empty());
-  clock_.Advance(absl::Seconds(1));
-  Turn();
-  ASSERT_EQ(sink().ends.size(), 1u);
-  EXPECT_EQ(sink().ends[0].status.code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(ReasonOf(sink().ends[0].status), "NO_REPLICA");
-}
-
-TEST_F(LoopTest, ARequestThatKillsItsWorkerWhereverItIsAloneEnds) {
-  Submit("r", "abc", 8);
-  for (int i = 0; i < 2; ++i) {
-    EXPECT_TRUE(sink().ends.empty());
-    StartReplica();
-    loop_->OnStreamEnded(dialer_.last().id, absl::UnavailableError("Socket closed"));
-    Turn();
-    clock_.Advance(absl::Seconds(1));
-  }
-  ASSERT_EQ(sink().ends.size(), 1u);
-  EXPECT_EQ(sink().ends[0].status.code(), absl::StatusCode::kInternal);
-  EXPECT_EQ(ReasonOf(sink().ends[0].status), "KILLS_WORKER");
-}
-
-TEST_F(LoopTest, AHungWorkerIsLostAtTheStepsDeadline) {
-  StartReplica();
-  Submit("r", "abc", 8);
-  clock_.Advance(absl::Seconds(4));
-  Turn();
-  EXPECT_TRUE(observer_.ready);
-  clock_.Advance(absl::Seconds(2));
-  Turn();
-  EXPECT_FALSE(observer_.ready);
-  EXPECT_TRUE(dialer_.last().closed);
-}
-
-TEST_F(LoopTest, ARefusedPlanIsResynchronisedWithoutTheClientNoticing) {
-  StartReplica();
-  Submit("r", "abc", 3);
-  Answer("x");
-  dialer_.last().unanswered.clear();
-  loop_->OnStreamEnded(dialer_.last().id, absl::FailedPreconditionError("digest"));
-  Turn();
-  EXPECT_EQ(dialer_.last().streams, 2);
-  ASSERT_FALSE(dialer_.last().unanswered.empty());
-  EXPECT_TRUE(dialer_.last().unanswered.front().resets_state);
-  AnswerAll("yz");
-  EXPECT_EQ(sink().text(), "xyz");
-  EXPECT_EQ(observer_.levels.resyncs, 1u);
-}
-
 TEST_F(LoopTest, ACancelledRequestEndsAndItsBlocksComeBack) {
   StartReplica();
   const RequestId id = Submit("r", "abc", 30);
@@ -337,37 +121,6 @@ TEST_F(LoopTest, ADeadlineEndsARequestThatWaitsOrRuns) {
   ASSERT_EQ(sink().ends.size(), 1u);
   EXPECT_EQ(sink().ends[0].status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_EQ(ReasonOf(sink().ends[0].status), "DEADLINE_PASSED");
-}
-
-TEST_F(LoopTest, ASlowReaderIsPausedAndResumedWhenItCatchesUp) {
-  StartReplica();
-  const RequestId id = Submit("r", "abc", 30);
-  sink().keeps_up = false;
-  while (!dialer_.last().unanswered.empty()) Answer();
-  const size_t at_pause = sink().text().size();
-  EXPECT_LE(at_pause, 3u) << "what was in flight still comes";
-  EXPECT_EQ(observer_.slow_readers, 1u);
-  EXPECT_EQ(observer_.levels.paused, 1u);
-  sink().keeps_up = true;
-  loop_->ReaderCaughtUp(id);
-  Turn();
-  Answer();
-  EXPECT_EQ(sink().text().size(), at_pause + 1);
-}
-
-TEST_F(LoopTest, AReaderThatStaysBehindEndsWithResourceExhausted) {
-  StartReplica();
-  Submit("r", "abc", 30);
-  sink().keeps_up = false;
-  while (!dialer_.last().unanswered.empty()) Answer();
-  clock_.Advance(absl::Seconds(20));
-  Turn();
-  ASSERT_EQ(sink().ends.size(), 1u);
-  EXPECT_EQ(sink().ends[0].status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(ReasonOf(sink().ends[0].status), "SLOW_READER");
-  EXPECT_EQ(RetryDelay(sink().ends[0].status), absl::ZeroDuration())
-      << "a retry does not make it faster";
-  EXPECT_EQ(observer_.levels.held_blocks, 0u);
 }
 
 TEST_F(LoopTest, RefusesADuplicateNameAndAFullQueueAndHarmsNobody) {
